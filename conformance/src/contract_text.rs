@@ -14,8 +14,9 @@ pub fn contract_text() -> String {
     let all = clauses();
     let mut text = format!(
         "# The contract, version {SUITE_VERSION}\n\n\
-         {} clauses, read from the documentation of the traits in `kernel/src/storage` by `cargo larder contract`. \
-         The suite proves each with at least one case; `cargo larder check --list` names them.\n",
+         The contract has {} clauses. `cargo larder contract` writes this page from the documentation of the traits \
+         in `kernel/src/storage`. The suite proves each clause with at least one case, and \
+         `cargo larder check --list` lists the cases.\n",
         all.len()
     );
     // Writing to a String cannot fail.
@@ -23,7 +24,7 @@ pub fn contract_text() -> String {
     let refused: Vec<_> = Contract::ALL.iter().map(refused).collect();
     let _ = write!(
         text,
-        "\nFor STORE-010 it makes so many bad calls, or values for calls, on every store that serves the contract: {}.\n",
+        "\nThe cases of STORE-010 make this many invalid calls, or calls with invalid values, on every store: {}.\n",
         refused.join(", ")
     );
     section(&mut text, "Every contract", all.iter().filter(|clause| clause.contract.is_none()));
@@ -35,7 +36,7 @@ pub fn contract_text() -> String {
 }
 
 fn section<'a>(text: &mut String, title: &str, clauses: impl Iterator<Item = &'a Clause>) {
-    let _ = write!(text, "\n## {title}\n\n| clause | method | what holds |\n|---|---|---|\n");
+    let _ = write!(text, "\n## {title}\n\n| clause | method | requirement |\n|---|---|---|\n");
     for Clause { id, method, sentence, .. } in clauses {
         let _ = writeln!(text, "| {id} | `{method}` | {} |", sentence.replace('|', "\\|"));
     }

@@ -43,32 +43,36 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the namespace in which the store was opened.
     ///
     /// - **STORE-001** Stores in different namespaces do not see each other's data, even under the same ids.
-    /// - **STORE-002** What one handle has acknowledged, another handle on the same place and namespace reads at once.
-    /// - **STORE-003** Ids that differ in any byte name different things; case, Unicode form and characters special to
-    ///   some backend are data.
+    /// - **STORE-002** A write that one handle has acknowledged is visible to every later read through any
+    ///   other handle on the same backend and namespace.
+    /// - **STORE-003** Ids that differ in any byte identify different items: case and Unicode form are
+    ///   significant, and characters that are special to some backend are plain data.
     fn namespace(&self) -> &Namespace;
 
     /// Returns the capabilities that this store declares, read from the live settings when it was opened.
     ///
-    /// - **STORE-004** The capabilities do not change while the store is open, and two handles declare the same.
-    /// - **STORE-005** With durability `process` or more declared, what was acknowledged is there after every handle is
-    ///   closed and the place is opened again.
+    /// - **STORE-004** The capabilities do not change while the store is open, and two handles on the same
+    ///   backend and namespace declare the same capabilities.
+    /// - **STORE-005** If a store declares durability `process` or more, every acknowledged write is readable
+    ///   after all handles are closed and the backend is opened again.
     fn capabilities(&self) -> Capabilities;
 
     /// Removes everything that the namespace contains under this contract, including all counters and
     /// idempotency keys.
     ///
-    /// - **STORE-006** After an erasure nothing that was stored in the namespace can be read or listed.
-    /// - **STORE-007** An erasure leaves other namespaces as they are, one whose name begins alike included.
-    /// - **STORE-008** Erasing a namespace that holds nothing succeeds.
-    /// - **STORE-009** After an erasure the namespace can be used as if it were new.
-    /// - **STORE-010** A call refused with `InvalidInput` leaves everything that can be read as it was.
-    /// - **STORE-011** A write whose future is dropped midway is later seen whole or not at all, and the store goes on
-    ///   working.
-    /// - **STORE-012** Neither an error nor the `Debug` form of a store shows stored text or the ids of stored things.
-    /// - **STORE-013** An error with the outcome `NotApplied` has left everything as it was.
-    /// - **STORE-014** While the place cannot be reached every call ends in time, with `Unavailable` or `Timeout`, and once
-    ///   it can be reached again, the same store works.
+    /// - **STORE-006** After an erasure, nothing that was stored in the namespace can be read or listed.
+    /// - **STORE-007** An erasure does not change other namespaces, including namespaces whose names share a
+    ///   prefix with the erased namespace.
+    /// - **STORE-008** Erasing an empty namespace succeeds.
+    /// - **STORE-009** After an erasure, the namespace is usable as if it were new.
+    /// - **STORE-010** A call that fails with `InvalidInput` changes nothing that can be read.
+    /// - **STORE-011** A write whose future is dropped before it completes is later visible completely or not
+    ///   at all, and the store remains usable.
+    /// - **STORE-012** Neither an error nor the `Debug` output of a store contains stored text or the ids of
+    ///   stored items.
+    /// - **STORE-013** A call that fails with the outcome `NotApplied` has changed nothing.
+    /// - **STORE-014** While the backend is unreachable, every call ends within a bounded time with
+    ///   `Unavailable` or `Timeout`, and the same store works again once the backend is reachable.
     ///
     /// Numbers (`Seq`, `Revision`, fencing tokens) may restart after an erasure, so consumers must discard
     /// the numbers they have stored. Open streams end with `Conflict`, as described in

@@ -331,7 +331,6 @@ fn lines_of_rust_are_not_too_wide() {
 }
 
 #[test]
-#[ignore = "the documentation of Rust items is being rewritten"]
 fn documentation_of_rust_has_no_banned_phrase_and_no_question() {
     let (mut wrong, mut count) = (String::new(), 0);
     for (name, text) in sources() {

@@ -37,25 +37,38 @@ pub type BlobEntries = BoxStream<'static, Result<BlobEntry>>;
 pub trait BlobStore: Store {
     /// Writes a blob from bytes or from a stream, if the condition holds.
     ///
-    /// - **BLOB-001** The bytes read back as written, from none to many megabytes.
-    /// - **BLOB-002** Content type and user metadata read back as given; a blob written without has none.
-    /// - **BLOB-003** Writing over a blob replaces it whole: bytes, content type and user metadata.
-    /// - **BLOB-004** A reader sees the old blob or the new one, never a mixture and never a part.
-    /// - **BLOB-005** A body given as a stream is written as the concatenation of its pieces, empty pieces included.
-    /// - **BLOB-006** A stream that fails leaves the store as it was, and the call returns the stream's error.
-    /// - **BLOB-007** With `Absent`, a blob that exists is `Conflict` and stays as it is.
-    /// - **BLOB-008** Of concurrent writes with `Absent`, one succeeds and the others are `Conflict`.
+    /// - **BLOB-001** A blob reads back byte for byte as written, from 0 bytes to many megabytes.
+    /// - **BLOB-002** Content type and user metadata read back as given, and a blob written without them has
+    ///   none.
+    /// - **BLOB-003** Overwriting a blob replaces it completely: bytes, content type and user metadata.
+    /// - **BLOB-004** A reader sees the old blob or the new one, never a mixture of both and never a part of
+    ///   one.
+    /// - **BLOB-005** A body given as a stream is written as the concatenation of its chunks, including empty
+    ///   chunks.
+    /// - **BLOB-006** If a body stream fails, the store does not change, and the call returns the stream's
+    ///   error.
+    /// - **BLOB-007** With `Absent`, writing to a key that has a blob fails with `Conflict` and does not
+    ///   change the blob.
+    /// - **BLOB-008** Of concurrent writes with `Absent`, exactly one succeeds, and the others fail with
+    ///   `Conflict`.
     /// - **BLOB-009** With `Matches`, a blob with that `ETag` is replaced.
-    /// - **BLOB-010** With `Matches`, a blob with another `ETag`, or none, is `Conflict` and nothing changes.
-    /// - **BLOB-011** Of concurrent writes over one `ETag`, one succeeds and the others are `Conflict`.
-    /// - **BLOB-012** Every write that changes the bytes changes the `ETag`, and the answer carries the new one.
-    /// - **BLOB-013** A condition that the store does not declare is `Unsupported` and writes nothing.
-    /// - **BLOB-014** A key may be a prefix of another key, at a `/` or anywhere else, and both are blobs.
-    /// - **BLOB-015** Concurrent writes without a condition leave one of them, whole.
-    /// - **BLOB-016** Every store keeps every key of at most 48 bytes in a namespace of at most 32 bytes.
-    /// - **BLOB-017** With `blob-long-keys` declared, the store keeps every key of at most 512 bytes in every namespace.
-    /// - **BLOB-018** Without it, a key longer than the store keeps is `Unsupported` naming `key`, here, as the target of
-    ///   `copy` and in `presign`, and nothing changes.
+    /// - **BLOB-010** With `Matches`, writing to a key whose blob has another `ETag` or does not exist fails
+    ///   with `Conflict` and changes nothing.
+    /// - **BLOB-011** Of concurrent writes that match one `ETag`, exactly one succeeds, and the others fail
+    ///   with `Conflict`.
+    /// - **BLOB-012** Every write that changes the bytes changes the `ETag`, and `put` returns the new
+    ///   `ETag`.
+    /// - **BLOB-013** A write with a condition that the store does not declare fails with `Unsupported` and
+    ///   writes nothing.
+    /// - **BLOB-014** A key may be a prefix of another key, at a `/` or at any other position, and both keys
+    ///   have their own blobs.
+    /// - **BLOB-015** Concurrent writes without a condition leave exactly one of the written blobs, complete.
+    /// - **BLOB-016** Every store accepts every key of at most 48 bytes in a namespace of at most 32 bytes.
+    /// - **BLOB-017** With `blob-long-keys` declared, the store accepts every key of at most 512 bytes in
+    ///   every namespace.
+    /// - **BLOB-018** Without `blob-long-keys`, a key that is too long for the store fails with `Unsupported`
+    ///   for the field `key` in `put`, in `presign` and as the target of `copy`, and the call changes
+    ///   nothing.
     ///
     /// Without `blob-long-keys`, the store joins the namespace and the key to a name of limited length.
     /// Between the two limits above, the lengths and the characters of both determine if the store keeps a
@@ -79,14 +92,18 @@ pub trait BlobStore: Store {
 
     /// Reads a blob, or a range of it, as a stream.
     ///
-    /// - **BLOB-020** A blob that is not there is `NotFound`.
-    /// - **BLOB-021** A range returns exactly its bytes; an end past the blob's is cut to it.
-    /// - **BLOB-022** A range that begins at or past the blob's end is `InvalidInput` naming `range`.
-    /// - **BLOB-023** A suffix range returns the last bytes, the whole blob where it is longer.
-    /// - **BLOB-024** The answer names the blob's full size and the range that the stream delivers.
-    /// - **BLOB-025** A read that began before an overwrite or a deletion delivers the old blob whole, or fails.
-    /// - **BLOB-028** Under a key that the store does not keep there is nothing: `get`, `head` and `copy` from it are
-    ///   `NotFound`, and `delete` answers that no blob was there.
+    /// - **BLOB-020** Reading a blob that does not exist fails with `NotFound`.
+    /// - **BLOB-021** A range returns exactly its bytes, and a range that ends past the blob's end is cut at
+    ///   the blob's end.
+    /// - **BLOB-022** A range that begins at or past the blob's end fails with `InvalidInput` for the field
+    ///   `range`.
+    /// - **BLOB-023** A suffix range returns the last bytes, or the whole blob if the suffix is longer than
+    ///   the blob.
+    /// - **BLOB-024** `get` returns the blob's full size and the range that the stream delivers.
+    /// - **BLOB-025** A read that began before an overwrite or a deletion delivers the old blob completely or
+    ///   fails.
+    /// - **BLOB-028** For a key that the store does not accept, `get`, `head` and `copy` from the key fail
+    ///   with `NotFound`, and `delete` returns `false`.
     ///
     /// # Errors
     /// `NotFound`; `InvalidInput` if the range is empty or outside the blob.
@@ -102,8 +119,9 @@ pub trait BlobStore: Store {
 
     /// Reads the size, content type, metadata and `ETag` of a blob without its bytes.
     ///
-    /// - **BLOB-026** Size, content type, user metadata and `ETag` are those of the last write, equal to its answer.
-    /// - **BLOB-027** A blob that is not there is `NotFound`.
+    /// - **BLOB-026** `head` returns the size, content type, user metadata and `ETag` of the last write,
+    ///   equal to that write's result.
+    /// - **BLOB-027** `head` of a blob that does not exist fails with `NotFound`.
     ///
     /// # Errors
     /// `NotFound`.
@@ -119,13 +137,15 @@ pub trait BlobStore: Store {
 
     /// Lists the blobs whose keys begin with a prefix, optionally only those after a key.
     ///
-    /// - **BLOB-030** Exactly the keys whose bytes begin with the prefix are listed, once each; `""` lists all, and a
-    ///   prefix need not end at a `/`.
-    /// - **BLOB-031** Keys come in the order of their bytes.
-    /// - **BLOB-032** With `after`, only keys greater than it are listed; the key itself need not exist.
-    /// - **BLOB-033** Blobs that exist from the listing's start to its end are all listed, whatever is written meanwhile.
-    /// - **BLOB-034** Unfinished, failed and deleted blobs are not listed.
-    /// - **BLOB-035** Each item carries the size and the `ETag` that `head` returns.
+    /// - **BLOB-030** Exactly the keys whose bytes begin with the prefix are listed, each once: `""` lists
+    ///   all keys, and a prefix need not end at a `/`.
+    /// - **BLOB-031** Keys are listed in byte order.
+    /// - **BLOB-032** With `after`, only keys greater than `after` are listed, and a blob with the key
+    ///   `after` need not exist.
+    /// - **BLOB-033** Every blob that exists from the start of the listing to its end is listed, regardless
+    ///   of concurrent writes.
+    /// - **BLOB-034** Deleted blobs and the blobs of unfinished or failed writes are not listed.
+    /// - **BLOB-035** Each item has the size and the `ETag` that `head` returns.
     ///
     /// # Errors
     /// `InvalidInput` if the prefix has more than 512 bytes or contains NUL.
@@ -141,10 +161,12 @@ pub trait BlobStore: Store {
 
     /// Copies a blob within the store.
     ///
-    /// - **BLOB-036** The copy has the source's bytes, content type and user metadata, and is independent of it.
-    /// - **BLOB-037** A source that is not there is `NotFound`, and the target stays as it is.
-    /// - **BLOB-038** A target that is there is replaced whole.
-    /// - **BLOB-039** Copying a blob onto itself leaves its bytes, content type and user metadata.
+    /// - **BLOB-036** A copy has the source's bytes, content type and user metadata, and is independent of
+    ///   the source.
+    /// - **BLOB-037** Copying a blob that does not exist fails with `NotFound` and does not change the
+    ///   target.
+    /// - **BLOB-038** Copying to a key that has a blob replaces that blob completely.
+    /// - **BLOB-039** Copying a blob to its own key keeps its bytes, content type and user metadata.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` if the store does not keep the target key; `ResourceExhausted` if a quota is
@@ -161,11 +183,12 @@ pub trait BlobStore: Store {
 
     /// Deletes a blob. Returns `true` if the blob existed.
     ///
-    /// - **BLOB-040** A deleted blob is `NotFound` and not listed, and the answer says that it was there.
-    /// - **BLOB-041** Deleting a blob that is not there answers so and is no error.
-    /// - **BLOB-042** Deleting a blob leaves those whose keys begin with its key.
-    /// - **BLOB-043** Of concurrent deletions of a blob that nobody writes, all succeed, at least one answers that it was
-    ///   there, and it is gone.
+    /// - **BLOB-040** Deleting an existing blob returns `true`, and the blob is then `NotFound` and not
+    ///   listed.
+    /// - **BLOB-041** Deleting a blob that does not exist succeeds and returns `false`.
+    /// - **BLOB-042** Deleting a blob does not change blobs whose keys begin with its key.
+    /// - **BLOB-043** Concurrent deletions of a blob with no concurrent writer all succeed, at least one
+    ///   returns `true`, and the blob then does not exist.
     ///
     /// More than one concurrent deletion can return `true`, because not every backend checks and deletes in
     /// one step. If only one caller may act on a deletion, claim the deletion first, for example by `create`
@@ -185,10 +208,10 @@ pub trait BlobStore: Store {
 
     /// Creates a URL that allows reading or writing one blob without credentials, for a limited time.
     ///
-    /// - **BLOB-050** The answer names the method asked for and an expiry that lies as far ahead as asked.
-    /// - **BLOB-051** A method that the store does not declare is `Unsupported`.
-    /// - **BLOB-052** A URL that is no `http` or `https` URL is a locator that ends in the key, such as `memory://{key}`,
-    ///   for callers that then read through the store.
+    /// - **BLOB-050** The presigned URL names the requested method and expires after the requested validity.
+    /// - **BLOB-051** A method that the store does not declare fails with `Unsupported`.
+    /// - **BLOB-052** A URL with a scheme other than `http` or `https` is a locator that ends in the key,
+    ///   such as `memory://{key}`, and the caller reads the blob through the store.
     ///
     /// # Errors
     /// `InvalidInput` if the validity is under one second or over seven days, or if a content type is given

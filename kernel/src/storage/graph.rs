@@ -29,10 +29,11 @@ use crate::page::{Page, PageRequest};
 pub trait GraphStore: Store {
     /// Writes entities. New ids are created and existing ids are replaced.
     ///
-    /// - **GRAPH-001** An entity reads back equal: type and properties as given.
-    /// - **GRAPH-002** An entity that is there is replaced whole, type and properties, and keeps its relationships.
-    /// - **GRAPH-003** The answer says how many were created and how many replaced.
-    /// - **GRAPH-004** A batch is stored whole or not at all.
+    /// - **GRAPH-001** An entity reads back equal, with the type and properties that were written.
+    /// - **GRAPH-002** Upserting an existing entity replaces its type and properties completely and keeps its
+    ///   relationships.
+    /// - **GRAPH-003** `upsert_entities` returns the number of entities created and the number replaced.
+    /// - **GRAPH-004** A batch is stored completely or not at all.
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 entities, a duplicate id, or refused properties.
@@ -48,12 +49,17 @@ pub trait GraphStore: Store {
 
     /// Writes relationships. New ids are created and existing ids are replaced.
     ///
-    /// - **GRAPH-005** A relationship reads back equal: type, both ends and properties as given.
-    /// - **GRAPH-006** A relationship whose source or target does not exist is `NotFound`, and the batch writes nothing.
-    /// - **GRAPH-007** A relationship that is there is replaced whole, its ends included.
-    /// - **GRAPH-008** An entity may have relationships with itself.
-    /// - **GRAPH-009** Two entities may have any number of relationships, of one type or several, in both directions.
-    /// - **GRAPH-010** A relationship never outlives or lacks an end, also when entities are deleted meanwhile.
+    /// - **GRAPH-005** A relationship reads back equal, with the type, source, target and properties that
+    ///   were written.
+    /// - **GRAPH-006** A batch with a relationship whose source or target does not exist fails with
+    ///   `NotFound` and writes nothing.
+    /// - **GRAPH-007** Upserting an existing relationship replaces it completely, including its source and
+    ///   target.
+    /// - **GRAPH-008** A relationship may have the same entity as source and target.
+    /// - **GRAPH-009** Two entities may have any number of relationships, of one type or several, in both
+    ///   directions.
+    /// - **GRAPH-010** A relationship never exists without its source and its target, even if entities are
+    ///   deleted concurrently.
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 relationships, a duplicate id, or refused properties;
@@ -70,7 +76,8 @@ pub trait GraphStore: Store {
 
     /// Reads entities by their ids.
     ///
-    /// - **GRAPH-011** The answer has one place for each id asked, in that order; an entity that is not there is `None`.
+    /// - **GRAPH-011** `get_entities` returns one item for each requested id, in the order of the ids, and
+    ///   `None` for an entity that does not exist.
     ///
     /// # Errors
     /// `InvalidInput` for more than 10,000 ids.
@@ -86,7 +93,8 @@ pub trait GraphStore: Store {
 
     /// Reads relationships by their ids.
     ///
-    /// - **GRAPH-012** The answer has one place for each id asked, in that order; one that is not there is `None`.
+    /// - **GRAPH-012** `get_relationships` returns one item for each requested id, in the order of the ids,
+    ///   and `None` for a relationship that does not exist.
     ///
     /// # Errors
     /// `InvalidInput` for more than 10,000 ids.
@@ -106,18 +114,23 @@ pub trait GraphStore: Store {
     /// by the bytes of their ids, with the start entity first. Relationships are in the byte order of their
     /// ids.
     ///
-    /// - **GRAPH-020** Relationships are walked in both directions unless the query asks for out or in.
-    /// - **GRAPH-021** Exactly the entities within `depth` hops are reached, each once, with its hops.
-    /// - **GRAPH-022** Depth 0 returns the entity itself and no relationships.
-    /// - **GRAPH-023** With types given, only relationships of these types are walked and returned.
-    /// - **GRAPH-024** Every relationship that the walk can take from an entity of fewer than `depth` hops is returned,
-    ///   parallel ones and loops included, if both its ends are in the result.
-    /// - **GRAPH-025** No relationship is returned whose ends are not both in the result.
-    /// - **GRAPH-026** Walks through cycles end.
-    /// - **GRAPH-027** With a limit, the first `limit` entities in the order above are returned, the start included.
-    /// - **GRAPH-028** An entity that does not exist gives an empty result.
-    /// - **GRAPH-029** Walking out follows relationships from source to target, walking in from target to source.
-    /// - **GRAPH-030** A limit of 0 returns nothing.
+    /// - **GRAPH-020** Relationships are followed in both directions unless the query asks for outgoing or
+    ///   incoming ones.
+    /// - **GRAPH-021** Exactly the entities within `depth` hops are reached, each once and with its number of
+    ///   hops.
+    /// - **GRAPH-022** Depth 0 returns the start entity and no relationships.
+    /// - **GRAPH-023** With types given, only relationships of these types are followed and returned.
+    /// - **GRAPH-024** Every relationship that the traversal can follow from an entity at fewer than `depth`
+    ///   hops is returned if its source and target are in the result, including parallel relationships and
+    ///   loops.
+    /// - **GRAPH-025** No relationship is returned unless its source and target are in the result.
+    /// - **GRAPH-026** Traversals through cycles terminate.
+    /// - **GRAPH-027** With a limit, the first `limit` entities by hops and then by the bytes of their ids
+    ///   are returned, including the start entity.
+    /// - **GRAPH-028** Starting from an entity that does not exist returns an empty result.
+    /// - **GRAPH-029** An outgoing traversal follows relationships from source to target, and an incoming one
+    ///   from target to source.
+    /// - **GRAPH-030** A limit of 0 returns an empty result.
     ///
     /// # Errors
     /// `InvalidInput` for a depth over 32, a limit over 10,000, or more than 64 types.
@@ -133,10 +146,10 @@ pub trait GraphStore: Store {
 
     /// Deletes an entity with all its relationships.
     ///
-    /// - **GRAPH-031** The entity and every relationship that touches it are gone, and the answer says whether it was
-    ///   there and how many relationships went.
-    /// - **GRAPH-032** Deleting an entity leaves its neighbors and their other relationships.
-    /// - **GRAPH-033** Deleting an entity that is not there answers so.
+    /// - **GRAPH-031** `delete_entity` deletes the entity and every relationship from or to it, and returns
+    ///   whether the entity existed and the number of relationships deleted.
+    /// - **GRAPH-032** Deleting an entity does not change its neighbors or their other relationships.
+    /// - **GRAPH-033** Deleting an entity that does not exist succeeds and reports that it did not exist.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -152,7 +165,7 @@ pub trait GraphStore: Store {
 
     /// Deletes a relationship. Returns `true` if the relationship existed.
     ///
-    /// - **GRAPH-034** The relationship is gone from reads and walks, and its ends stay.
+    /// - **GRAPH-034** A deleted relationship is neither read nor followed, and its source and target remain.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -168,9 +181,10 @@ pub trait GraphStore: Store {
 
     /// Finds entities by type and properties, in the byte order of their ids.
     ///
-    /// - **GRAPH-035** Exactly the entities of the type, where given, whose properties match the filter, where given, are
-    ///   found.
-    /// - **GRAPH-036** Paging with any limit visits each matching entity that exists throughout exactly once.
+    /// - **GRAPH-035** `find_entities` returns exactly the entities that have the given type, if any, and
+    ///   whose properties match the given filter, if any.
+    /// - **GRAPH-036** Paging with any limit returns every matching entity that exists for the whole listing
+    ///   exactly once.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000 or a refused filter.
@@ -190,8 +204,10 @@ pub trait GraphStore: Store {
 
     /// Finds relationships by type, ends and properties, in the byte order of their ids.
     ///
-    /// - **GRAPH-037** Exactly the relationships are found that satisfy every part of the query that is given.
-    /// - **GRAPH-038** Paging with any limit visits each matching relationship that exists throughout exactly once.
+    /// - **GRAPH-037** `find_relationships` returns exactly the relationships that satisfy every given part
+    ///   of the query.
+    /// - **GRAPH-038** Paging with any limit returns every matching relationship that exists for the whole
+    ///   listing exactly once.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000 or a refused filter.
@@ -211,7 +227,7 @@ pub trait GraphStore: Store {
 
     /// Counts the entities and relationships of the graph.
     ///
-    /// - **GRAPH-039** The counts are those of the entities and relationships that can be read.
+    /// - **GRAPH-039** The counts cover exactly the entities and relationships that can be read.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -227,7 +243,7 @@ pub trait GraphStore: Store {
 
     /// Returns the openCypher interface of the store; `None` if the store has none.
     ///
-    /// - **GRAPH-040** It is there exactly when the store declares the capability `cypher`.
+    /// - **GRAPH-040** `as_cypher` returns `Some` exactly if the store declares the capability `cypher`.
     fn as_cypher(&self) -> Option<&dyn CypherCapable> {
         None
     }
@@ -258,11 +274,13 @@ pub trait CypherCapable: GraphStore {
     /// The query is text of the program; pass user input as parameters. A query cannot leave its namespace.
     /// It can call the functions of openCypher and no functions of the database.
     ///
-    /// - **GRAPH-041** A query sees the entities and relationships of its namespace, parameters included as data.
-    /// - **GRAPH-042** Labels, types and properties are those above, and each value matches as it was stored.
-    /// - **GRAPH-043** Nodes, edges and paths come as the entities and relationships that they are, in the columns that
-    ///   the query names.
-    /// - **GRAPH-044** A query that would write is refused with `InvalidInput` and changes nothing.
+    /// - **GRAPH-041** A query reads the entities and relationships of its namespace and treats parameters as
+    ///   data.
+    /// - **GRAPH-042** Nodes and edges have the documented labels, types and properties, and each value
+    ///   matches as it was stored.
+    /// - **GRAPH-043** Nodes, edges and paths are returned as the entities and relationships that they
+    ///   represent, in the columns that the query names.
+    /// - **GRAPH-044** A query that would write fails with `InvalidInput` and changes nothing.
     ///
     /// # Errors
     /// `InvalidInput` if the query does not parse, writes, returns `*` or one column twice, calls a function

@@ -38,22 +38,28 @@ pub type HistoryEvents = BoxStream<'static, Result<HistoryEvent>>;
 pub trait HistoryProvider: Store {
     /// Appends messages to a thread. The first message creates the thread.
     ///
-    /// - **HIST-001** The messages read back in the order given, equal in every field, byte for byte in text, arguments
-    ///   and results.
-    /// - **HIST-002** A batch gets contiguous `Seq` numbers in its order, and the answer names the first and the last.
-    /// - **HIST-003** A batch is stored whole or not at all.
-    /// - **HIST-004** Batches of concurrent writers do not interleave, and none is lost.
-    /// - **HIST-005** Every `Seq` is greater than any that the thread has given before, not counting erasure.
+    /// - **HIST-001** Messages read back in the order given and equal in every field, byte for byte in text,
+    ///   arguments and results.
+    /// - **HIST-002** A batch gets contiguous `Seq` numbers in the order of its messages, and `append_many`
+    ///   returns the first and the last of these numbers.
+    /// - **HIST-003** A batch is stored completely or not at all.
+    /// - **HIST-004** Batches of concurrent writers do not interleave, and no batch is lost.
+    /// - **HIST-005** Every `Seq` is greater than all numbers that the thread has assigned since the last
+    ///   erasure.
     /// - **HIST-006** The first message of a new thread has `Seq` 1.
-    /// - **HIST-007** Repeating an append with its idempotency key and the same messages returns the first answer and
-    ///   writes nothing.
-    /// - **HIST-008** Repeating an idempotency key with other messages is `Conflict` and writes nothing.
-    /// - **HIST-009** Idempotency keys belong to their thread: the same key on another thread is another append.
-    /// - **HIST-010** An idempotency key is remembered when the thread has been cleared.
-    /// - **HIST-011** Of concurrent appends with one idempotency key, one writes and all return its answer.
+    /// - **HIST-007** Repeating an append with its idempotency key and the same messages returns the first
+    ///   result and writes nothing.
+    /// - **HIST-008** Repeating an idempotency key with different messages fails with `Conflict` and writes
+    ///   nothing.
+    /// - **HIST-009** Idempotency keys are scoped to their thread: an append with the same key to another
+    ///   thread is a separate append.
+    /// - **HIST-010** An idempotency key remains in effect after the thread is cleared.
+    /// - **HIST-011** Of concurrent appends with one idempotency key, exactly one writes, and all return the
+    ///   result of that write.
     /// - **HIST-012** The order of messages does not depend on `created_at`.
-    /// - **HIST-013** An append with a time to live sets it for the whole thread, as `set_ttl` does.
-    /// - **HIST-014** A thread takes messages up to the size limit and text of any UTF-8, NUL included.
+    /// - **HIST-013** An append with a time to live sets the time to live of the whole thread, as `set_ttl`
+    ///   does.
+    /// - **HIST-014** A thread accepts messages up to the size limit and any UTF-8 text, including NUL.
     ///
     /// "The same messages" means equal in every field except `created_at`, because a caller may set a new
     /// timestamp for a retry.
@@ -79,11 +85,13 @@ pub trait HistoryProvider: Store {
 
     /// Reads messages by their offset from the oldest message.
     ///
-    /// - **HIST-020** Reading a thread that holds nothing returns nothing and is no error.
-    /// - **HIST-021** Messages come oldest first.
-    /// - **HIST-022** `offset` counts from the oldest message, and one past the end returns nothing.
-    /// - **HIST-023** `limit` 0 returns nothing.
-    /// - **HIST-024** A window returns as many messages as the limit and the thread allow.
+    /// - **HIST-020** Reading a thread without messages succeeds and returns no messages.
+    /// - **HIST-021** Messages are returned oldest first.
+    /// - **HIST-022** `offset` counts from the oldest message, and an offset past the end returns no
+    ///   messages.
+    /// - **HIST-023** A limit of 0 returns no messages.
+    /// - **HIST-024** A call returns `limit` messages if the thread has that many from `offset` on, and
+    ///   otherwise all that remain.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -100,10 +108,11 @@ pub trait HistoryProvider: Store {
 
     /// Reads the newest messages, optionally only those before a `Seq`, oldest first.
     ///
-    /// - **HIST-025** The newest `limit` messages are returned, oldest first.
-    /// - **HIST-026** With `before`, only messages whose `Seq` is smaller are considered, so that a reader can walk back
-    ///   in steps.
-    /// - **HIST-027** A limit of 0 returns nothing, and one beyond the thread's length returns all of it.
+    /// - **HIST-025** `tail` returns the newest `limit` messages, oldest first.
+    /// - **HIST-026** With `before`, only messages with a smaller `Seq` are considered, so a reader can page
+    ///   backwards.
+    /// - **HIST-027** A limit of 0 returns no messages, and a limit beyond the thread's length returns all
+    ///   messages.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -120,19 +129,20 @@ pub trait HistoryProvider: Store {
     /// Reads the newest messages that pass a filter of authors and roles, optionally only those before a
     /// `Seq`.
     ///
-    /// - **HIST-090** The newest `limit` messages that the filter keeps are returned, oldest first and with their own
-    ///   `Seq`: the filter comes first, and the limit counts what it keeps, however far back that stands.
-    /// - **HIST-091** A message is kept that matches any of the included, where anything is included, and none of the
-    ///   excluded.
-    /// - **HIST-092** A role matches the messages whose author plays it, whichever agent that is, and no message whose
-    ///   author plays another or none.
-    /// - **HIST-093** A message that names no author counts as written by the thread's agent, in no role.
-    /// - **HIST-094** Agents and roles match where they are equal byte by byte.
-    /// - **HIST-095** With `before`, only messages whose `Seq` is smaller are considered, so that a reader can walk back
-    ///   in steps.
-    /// - **HIST-096** A filter that names nothing keeps everything; a limit of 0 returns nothing, and one beyond what
-    ///   the filter keeps returns all of that.
-    /// - **HIST-097** Messages that came by a fork or a replacement are kept by their authors as appended ones are.
+    /// - **HIST-090** The newest `limit` messages that pass the filter are returned, oldest first and with
+    ///   their own `Seq`: the store applies the filter before the limit, however far back it must read.
+    /// - **HIST-091** A message passes the filter if it matches some include selector, or the filter has
+    ///   none, and if it matches no exclude selector.
+    /// - **HIST-092** A role matches a message if and only if the author of the message plays that role,
+    ///   regardless of the author's agent.
+    /// - **HIST-093** A message without an author counts as written by the thread's agent, in no role.
+    /// - **HIST-094** Agents and roles match if they are equal byte for byte.
+    /// - **HIST-095** With `before`, only messages with a smaller `Seq` are considered, so a reader can page
+    ///   backwards.
+    /// - **HIST-096** An empty filter passes every message, a limit of 0 returns no messages, and a limit
+    ///   beyond the number of messages that pass returns all of these messages.
+    /// - **HIST-097** Messages written by a fork or a replacement are filtered by their authors in the same
+    ///   way as appended messages.
     ///
     /// The store does not return the messages that the filter drops. Once the limit is reached, it reads no
     /// message older than the last one returned.
@@ -159,11 +169,11 @@ pub trait HistoryProvider: Store {
 
     /// Reads the messages that follow a `Seq`, in order.
     ///
-    /// - **HIST-028** Only messages with a greater `Seq` are returned, in the order of `Seq`; the number itself need not
-    ///   be one of a message.
-    /// - **HIST-029** A reader that pages by the last `Seq` it saw meets each message once while writers append, and
-    ///   skips none, however late its commit.
-    /// - **HIST-030** A limit of 0 returns nothing.
+    /// - **HIST-028** Only messages with a `Seq` greater than `after` are returned, in the order of `Seq`,
+    ///   and `after` need not be the `Seq` of a message.
+    /// - **HIST-029** A reader that pages by the last `Seq` it received gets every message exactly once while
+    ///   writers append, however late a message commits.
+    /// - **HIST-030** A limit of 0 returns no messages.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -179,10 +189,11 @@ pub trait HistoryProvider: Store {
 
     /// Returns the number of messages in a thread, their size, and the last `Seq`.
     ///
-    /// - **HIST-031** The counts are those of the messages that can be read, and 0 for a thread that holds nothing.
-    /// - **HIST-032** `bytes` is the sum of [`ChatMessage::size_bytes`] over these messages.
-    /// - **HIST-033** `last` is the greatest `Seq` that the thread has given to a message or an event, and stays after
-    ///   the thread is cleared.
+    /// - **HIST-031** The counts cover exactly the messages that can be read, and are 0 for a thread without
+    ///   messages.
+    /// - **HIST-032** `bytes` is the sum of [`ChatMessage::size_bytes`] over the messages that can be read.
+    /// - **HIST-033** `last` is the greatest `Seq` that the thread has assigned to a message or an event, and
+    ///   is not reset when the thread is cleared.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -198,10 +209,11 @@ pub trait HistoryProvider: Store {
 
     /// Removes all messages of a thread.
     ///
-    /// - **HIST-034** The answer says how many messages went, and the thread reads as empty.
-    /// - **HIST-035** Clearing a thread that holds nothing answers 0 and makes no event.
-    /// - **HIST-036** Other threads stay as they are, those of the same agent or with the same session included.
-    /// - **HIST-037** `Seq` goes on after a clear and does not restart.
+    /// - **HIST-034** `clear` returns the number of messages removed, and the thread then reads as empty.
+    /// - **HIST-035** Clearing a thread without messages returns 0 and creates no event.
+    /// - **HIST-036** Clearing a thread does not change other threads, including threads of the same agent or
+    ///   with the same session.
+    /// - **HIST-037** `Seq` continues after a clear and does not restart.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -217,9 +229,9 @@ pub trait HistoryProvider: Store {
 
     /// Removes the messages of one run.
     ///
-    /// - **HIST-038** Exactly the messages tagged with the run go; the answer says how many, and the rest keep their
-    ///   order and `Seq`.
-    /// - **HIST-039** A run that has no messages answers 0 and makes no event.
+    /// - **HIST-038** `clear_run` removes exactly the messages tagged with the run and returns their number,
+    ///   and the remaining messages keep their order and `Seq`.
+    /// - **HIST-039** Clearing a run without messages returns 0 and creates no event.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -235,13 +247,17 @@ pub trait HistoryProvider: Store {
 
     /// Copies a thread's messages into a thread that has no messages.
     ///
-    /// - **HIST-040** The fork holds the source's messages in order, equal in every field, up to and including `up_to`
-    ///   where that is given.
-    /// - **HIST-041** A target that holds messages is `AlreadyExists` and stays as it is.
-    /// - **HIST-042** A source that holds no messages (up to `up_to`) is `NotFound` and nothing is made.
-    /// - **HIST-043** After a fork, writing or clearing either thread does not change the other.
-    /// - **HIST-044** A fork's `Seq` numbers are the target's own: contiguous, beginning after its last one.
-    /// - **HIST-045** Of concurrent forks into one target, one succeeds and the others are `AlreadyExists`.
+    /// - **HIST-040** The fork contains the source's messages in order and equal in every field, up to and
+    ///   including `up_to` if it is given.
+    /// - **HIST-041** Forking into a thread that has messages fails with `AlreadyExists` and does not change
+    ///   that thread.
+    /// - **HIST-042** Forking a source without messages (up to `up_to`) fails with `NotFound` and creates
+    ///   nothing.
+    /// - **HIST-043** After a fork, writing to or clearing either thread does not change the other.
+    /// - **HIST-044** The `Seq` numbers of a fork are the target's own: contiguous, and beginning after the
+    ///   target's last `Seq`.
+    /// - **HIST-045** Of concurrent forks into one target, exactly one succeeds, and the others fail with
+    ///   `AlreadyExists`.
     ///
     /// A fork copies neither the source's time to live nor its idempotency keys. Forking a thread into itself
     /// is `AlreadyExists`.
@@ -260,17 +276,21 @@ pub trait HistoryProvider: Store {
 
     /// Replaces every message up to a `Seq` with new messages, in one step.
     ///
-    /// - **HIST-050** Every message up to and including `up_to` goes, the replacement stands in its place, and messages
-    ///   that arrived later stay behind it with their `Seq`.
-    /// - **HIST-051** If the thread was cleared, replaced or lost a run after `seen`, the call is `Conflict` and changes
-    ///   nothing.
-    /// - **HIST-052** Messages appended after `seen` do not make a conflict.
-    /// - **HIST-053** Of concurrent replacements that saw the same state, one succeeds and the others are `Conflict`.
-    /// - **HIST-054** The replacement's messages get contiguous `Seq` numbers that end at `up_to`, so that one longer than
-    ///   what it replaces is possible and the order by `Seq` stays the order of the thread.
-    /// - **HIST-055** An empty replacement removes the messages and puts nothing in their place.
-    /// - **HIST-056** `up_to` or `seen` beyond the thread's last `Seq` is `Conflict`: the caller saw another thread.
-    /// - **HIST-057** A thread that holds nothing takes a replacement at `Seq` 0, and its messages can be read.
+    /// - **HIST-050** A replacement removes every message up to and including `up_to`, inserts its own
+    ///   messages at the same position, and keeps all later messages after them with their `Seq`.
+    /// - **HIST-051** If the thread was cleared, was replaced or lost a run after `seen`, the call fails with
+    ///   `Conflict` and changes nothing.
+    /// - **HIST-052** Messages appended after `seen` do not cause a conflict.
+    /// - **HIST-053** Of concurrent replacements that saw the same state, exactly one succeeds, and the
+    ///   others fail with `Conflict`.
+    /// - **HIST-054** The messages of a replacement get contiguous `Seq` numbers that end at `up_to`, so a
+    ///   replacement may contain more messages than it removes, and the order of `Seq` remains the order of
+    ///   the thread.
+    /// - **HIST-055** An empty replacement removes the messages and inserts none.
+    /// - **HIST-056** If `up_to` or `seen` is beyond the thread's last `Seq`, the call fails with `Conflict`,
+    ///   because the caller saw a different thread.
+    /// - **HIST-057** A thread without messages accepts a replacement at `Seq` 0, and the messages of that
+    ///   replacement can be read.
     ///
     /// # Errors
     /// `InvalidInput` if `seen` is before `up_to`, if `up_to` is negative, or for messages that an append
@@ -287,11 +307,13 @@ pub trait HistoryProvider: Store {
 
     /// Lists the threads that have messages, of one agent or of all agents.
     ///
-    /// - **HIST-060** Threads are listed once each, in the byte order of agent and then session.
-    /// - **HIST-061** Paging with any limit visits each thread that exists throughout exactly once.
-    /// - **HIST-062** With an agent given, only its threads are listed; an agent whose id begins alike is another.
-    /// - **HIST-063** A thread that holds no messages, cleared or expired, is not listed.
-    /// - **HIST-064** Each item carries the same counts as `thread_info`.
+    /// - **HIST-060** Each thread is listed once, in the byte order of agent and then session.
+    /// - **HIST-061** Paging with any limit returns every thread that exists for the whole listing exactly
+    ///   once.
+    /// - **HIST-062** With `agent`, only the threads of that agent are listed, and not those of an agent
+    ///   whose id shares a prefix.
+    /// - **HIST-063** A thread without messages, including a cleared or expired thread, is not listed.
+    /// - **HIST-064** Each item has the same counts as `thread_info`.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -311,13 +333,16 @@ pub trait HistoryProvider: Store {
 
     /// Sets or removes the time to live of a thread.
     ///
-    /// - **HIST-065** From the instant the time to live passes on the store's clock, the thread reads as empty.
-    /// - **HIST-066** With `refresh_on_use`, each append and each read of messages starts the time to live anew.
-    /// - **HIST-067** Without it, use does not prolong the thread's life.
-    /// - **HIST-068** Removing the time to live keeps the thread for good.
-    /// - **HIST-069** A thread that holds no messages is `NotFound`.
-    /// - **HIST-070** `Seq` goes on after an expiry, and a message appended later does not bring the expired ones back.
-    /// - **HIST-071** A thread that comes to hold no messages loses its time to live, by whatever removed the last one.
+    /// - **HIST-065** From the instant at which the time to live expires on the store's clock, the thread
+    ///   reads as empty.
+    /// - **HIST-066** With `refresh_on_use`, each append and each read of messages restarts the time to live.
+    /// - **HIST-067** Without `refresh_on_use`, appends and reads do not extend the time to live.
+    /// - **HIST-068** A thread whose time to live is removed does not expire.
+    /// - **HIST-069** Setting or removing the time to live of a thread without messages fails with
+    ///   `NotFound`.
+    /// - **HIST-070** `Seq` continues after an expiry, and a message appended later does not restore the
+    ///   expired messages.
+    /// - **HIST-071** A thread loses its time to live when its last message is removed, by whatever means.
     ///
     /// # Errors
     /// `InvalidInput` for a time to live of less than 1 ms or more than 100 years; `NotFound`.
@@ -333,21 +358,25 @@ pub trait HistoryProvider: Store {
 
     /// Streams the past events of a thread after a `Seq`, and then its live events.
     ///
-    /// - **HIST-080** The backlog comes first, then the live events, in the order of `Seq`, each once.
-    /// - **HIST-081** Each appended message is an event that carries the message and the thread's size in bytes right
-    ///   after it was written.
-    /// - **HIST-082** A clear is an event that says how many messages went.
-    /// - **HIST-083** A run's clear is an event that names the run and says how many messages went.
-    /// - **HIST-084** A replacement is an event that names `up_to` and carries the messages put in place.
-    /// - **HIST-085** The backlog is what survives: the messages still there, and the events since the last clear, less
-    ///   the replacements that a later one covers and the events at or below its `up_to`.
-    /// - **HIST-086** Events written through another handle arrive too, none lost and none twice, under concurrent
-    ///   writers.
-    /// - **HIST-087** Subscribing to a thread that holds nothing waits for its first event, over an erasure too.
-    /// - **HIST-088** A subscriber that starts from the last `Seq` it saw misses nothing and repeats nothing.
-    /// - **HIST-089** An expiry shows as a clear before the next event of the thread.
-    /// - **HIST-098** A subscription that has told of an event ends with `Conflict` when its namespace is erased, unless
-    ///   the thread is written past that event's `Seq` before the subscription looks.
+    /// - **HIST-080** A subscription delivers the backlog first and then the live events, in the order of
+    ///   `Seq`, each event exactly once.
+    /// - **HIST-081** Each appended message is an event that carries the message and the thread's size in
+    ///   bytes immediately after the write.
+    /// - **HIST-082** A clear is an event that carries the number of messages removed.
+    /// - **HIST-083** The clear of a run is an event that carries the run and the number of messages removed.
+    /// - **HIST-084** A replacement is an event that carries `up_to` and the messages inserted.
+    /// - **HIST-085** The backlog contains the messages that still exist and the events since the last clear,
+    ///   except replacements that a later replacement covers and events at or below the later replacement's
+    ///   `up_to`.
+    /// - **HIST-086** Events written through another handle are also delivered, none lost and none twice,
+    ///   under concurrent writers.
+    /// - **HIST-087** A subscription to a thread without messages waits for the thread's first event, even
+    ///   across an erasure.
+    /// - **HIST-088** A subscriber that starts from the last `Seq` it received misses no event and receives
+    ///   no event again.
+    /// - **HIST-089** An expiry is delivered as a clear before the next event of the thread.
+    /// - **HIST-098** A subscription that has delivered an event ends with `Conflict` when its namespace is
+    ///   erased, unless the thread is written past that event's `Seq` before the subscription reads again.
     ///
     /// The `Seq` of an `Appended` event is that of its message. Every other event takes a number that no
     /// message has. A live replacement event carries the messages of the replacement. A later subscriber

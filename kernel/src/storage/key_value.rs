@@ -36,19 +36,24 @@ pub type KeyValueEvents = BoxStream<'static, Result<KeyValueEvent>>;
 pub trait KeyValueStore: Store {
     /// Writes a value if the condition holds, and returns its revision.
     ///
-    /// - **KV-001** The value reads back byte for byte, any bytes, the empty value included, up to the size limit.
-    /// - **KV-002** Each write of a bucket gets a revision greater than all before it in that bucket, deletions and
-    ///   expiries included.
-    /// - **KV-003** Without a condition the value replaces what was there.
-    /// - **KV-004** With `Absent`, a key that exists is `Conflict` and keeps its value and revision.
-    /// - **KV-005** With `AtRevision`, a key at that revision is replaced.
-    /// - **KV-006** With `AtRevision`, a key at another revision, or absent, is `Conflict` and nothing changes.
-    /// - **KV-007** Of concurrent puts at one revision, one succeeds and the others are `Conflict`.
-    /// - **KV-008** Of concurrent creations of one key, one succeeds and the others are `Conflict`.
-    /// - **KV-009** Counters kept by reading and putting at the revision read lose no update.
-    /// - **KV-010** Buckets are separate: a key of one is not in another.
-    /// - **KV-011** From the instant its time to live passes on the store's clock, a key reads as absent.
-    /// - **KV-012** A put without a time to live removes the one that the key had.
+    /// - **KV-001** A value reads back byte for byte: any bytes, from the empty value up to the size limit.
+    /// - **KV-002** Each write to a bucket gets a revision greater than all earlier ones in that bucket,
+    ///   including those of deletions and of expired keys.
+    /// - **KV-003** A put without a condition replaces the existing value.
+    /// - **KV-004** With `Absent`, a put to an existing key fails with `Conflict` and changes neither the
+    ///   value nor the revision.
+    /// - **KV-005** With `AtRevision`, a put to a key at that revision replaces the value.
+    /// - **KV-006** With `AtRevision`, a put to a key that is absent or at another revision fails with
+    ///   `Conflict` and changes nothing.
+    /// - **KV-007** Of concurrent puts at one revision, exactly one succeeds, and the others fail with
+    ///   `Conflict`.
+    /// - **KV-008** Of concurrent creations of one key, exactly one succeeds, and the others fail with
+    ///   `Conflict`.
+    /// - **KV-009** Counters that are kept by a read and a put at the revision read lose no update.
+    /// - **KV-010** Buckets are separate: a key in one bucket does not exist in another.
+    /// - **KV-011** From the instant at which its time to live expires on the store's clock, a key reads as
+    ///   absent.
+    /// - **KV-012** A put without a time to live removes the time to live that the key had.
     /// - **KV-013** An expired key counts as absent for every condition.
     ///
     /// # Errors
@@ -72,9 +77,10 @@ pub trait KeyValueStore: Store {
 
     /// Reads a key.
     ///
-    /// - **KV-020** A key that is there returns its latest value and revision.
-    /// - **KV-021** A key or a bucket that is not there is `None`, not an error.
-    /// - **KV-022** A key with a time to live returns the instant at which it passes; one without returns none.
+    /// - **KV-020** `get` returns the latest value and revision of an existing key.
+    /// - **KV-021** `get` returns `None`, not an error, for a key or a bucket that does not exist.
+    /// - **KV-022** `get` returns the instant at which a key expires, and `None` for a key without a time to
+    ///   live.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -90,11 +96,12 @@ pub trait KeyValueStore: Store {
 
     /// Deletes a key, optionally only at a given revision. Returns `true` if the key existed.
     ///
-    /// - **KV-023** A deleted key reads as absent, and the answer says that it was there.
-    /// - **KV-024** Deleting a key that is not there answers that it was not, and changes nothing.
-    /// - **KV-025** With a revision, a key at another revision, or absent, is `Conflict` and nothing changes.
-    /// - **KV-026** A key written again after its deletion gets a greater revision than any before.
-    /// - **KV-027** Deleting a key leaves keys that begin with it.
+    /// - **KV-023** Deleting an existing key returns `true`, and the key then reads as absent.
+    /// - **KV-024** Deleting a key that does not exist returns `false` and changes nothing.
+    /// - **KV-025** With a revision, deleting a key that is absent or at another revision fails with
+    ///   `Conflict` and changes nothing.
+    /// - **KV-026** A key written again after its deletion gets a revision greater than all its earlier ones.
+    /// - **KV-027** Deleting a key does not delete other keys that begin with it.
     ///
     /// # Errors
     /// `Conflict`.
@@ -110,11 +117,12 @@ pub trait KeyValueStore: Store {
 
     /// Lists the keys that begin with a prefix, with their revisions.
     ///
-    /// - **KV-030** Exactly the keys whose bytes begin with the prefix are listed; `""` lists all.
-    /// - **KV-031** Keys come in the order of their bytes.
-    /// - **KV-032** Paging with any limit visits each key that exists throughout exactly once.
+    /// - **KV-030** Exactly the keys whose bytes begin with the prefix are listed, and `""` lists all keys.
+    /// - **KV-031** Keys are listed in byte order.
+    /// - **KV-032** Paging with any limit returns every key that exists for the whole listing exactly once.
     /// - **KV-033** Deleted and expired keys are not listed.
-    /// - **KV-034** Characters special to some backend (`%`, `_`, `*`, `[`) have no special meaning in a prefix.
+    /// - **KV-034** Characters that are special to some backend (`%`, `_`, `*`, `[`) have no special meaning
+    ///   in a prefix.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000, or a prefix that has more than 512 bytes or contains NUL.
@@ -135,8 +143,8 @@ pub trait KeyValueStore: Store {
 
     /// Lists the buckets that contain keys, in byte order.
     ///
-    /// - **KV-035** Each bucket that holds a key is listed once, in byte order, with the number of its keys; a bucket
-    ///   whose keys are all gone is not.
+    /// - **KV-035** Each bucket that contains a key is listed once, in byte order, with the number of its
+    ///   keys, and a bucket without keys is not listed.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -153,20 +161,22 @@ pub trait KeyValueStore: Store {
     /// Streams the changes to keys that begin with a prefix: first the changes after a revision, then the
     /// live ones.
     ///
-    /// - **KV-040** The latest change after the revision to each key comes first, in the order of revisions; then the
-    ///   live changes follow.
-    /// - **KV-041** A put carries key, value, revision and time to live; a deletion carries key and revision.
-    /// - **KV-042** A key's last change is never missed, under concurrent writers and from another handle too; earlier
-    ///   changes of the same key may be left out.
-    /// - **KV-043** No change comes twice, and revisions only grow.
-    /// - **KV-044** Only keys with the prefix are reported.
-    /// - **KV-045** A watcher that starts from the last revision it saw learns of deletions in between.
-    /// - **KV-046** An expiry takes no revision and makes no event when it happens; a later watcher may be told of the
-    ///   put, or that the key is gone, under the put's revision.
-    /// - **KV-047** A watch from revision 0 is never refused: it begins with every key that is there, whenever it first
-    ///   finds one, and goes on over an erasure until then.
-    /// - **KV-048** A watch that has told of a change ends with `Conflict` when its namespace is erased, unless the bucket
-    ///   is written past that change's revision before the watch looks.
+    /// - **KV-040** A watch first delivers the latest change after the revision to each key, in the order of
+    ///   revisions, and then the live changes.
+    /// - **KV-041** A put event carries key, value, revision and time to live, and a deletion event carries
+    ///   key and revision.
+    /// - **KV-042** The last change of a key is never missed, even under concurrent writers and from another
+    ///   handle, but earlier changes of the same key may be omitted.
+    /// - **KV-043** No change is delivered twice, and revisions only increase.
+    /// - **KV-044** Only changes of keys with the prefix are delivered.
+    /// - **KV-045** A watcher that starts from the last revision it received is notified of deletions since
+    ///   that revision.
+    /// - **KV-046** An expiry takes no revision and creates no event when it happens, but a later watch may
+    ///   deliver the put, or a deletion of the key, under the put's revision.
+    /// - **KV-047** A watch from revision 0 is never refused: it begins with every existing key as soon as it
+    ///   first finds one, and until then it continues across an erasure.
+    /// - **KV-048** A watch that has delivered a change ends with `Conflict` when its namespace is erased,
+    ///   unless the bucket is written past that change's revision before the watch reads again.
     ///
     /// A bucket remembers at least its last 1,000 deletions. Watching from a revision older than the last
     /// forgotten deletion is `Conflict`: discard the cached state of the bucket and watch from revision 0.

@@ -44,12 +44,14 @@ use crate::page::{Page, PageRequest};
 pub trait TaskStore: Store {
     /// Creates a board with its initial tasks, if any.
     ///
-    /// - **TASK-001** The board reads back with its label, its parent and its tasks in the order given, all planned.
-    /// - **TASK-002** A board that is there is `AlreadyExists` and stays as it is.
-    /// - **TASK-003** Boards are separate by conversation and by agent.
-    /// - **TASK-004** A board may name the board of another agent in the same conversation as its parent, which need not
-    ///   exist.
-    /// - **TASK-005** Of concurrent creations of one board, one succeeds and the others are `AlreadyExists`.
+    /// - **TASK-001** A board reads back with its label, its parent and its tasks in the order given, all
+    ///   planned.
+    /// - **TASK-002** Creating a board that exists fails with `AlreadyExists` and does not change that board.
+    /// - **TASK-003** Boards of different conversations or different agents are separate.
+    /// - **TASK-004** A board may name the board of another agent in the same conversation as its parent, and
+    ///   the parent need not exist.
+    /// - **TASK-005** Of concurrent creations of one board, exactly one succeeds, and the others fail with
+    ///   `AlreadyExists`.
     ///
     /// # Errors
     /// `InvalidInput` for more than 1,000 tasks, a duplicate id, an empty title, a text over its limit, more
@@ -66,11 +68,12 @@ pub trait TaskStore: Store {
 
     /// Adds tasks at the end of a board.
     ///
-    /// - **TASK-006** The tasks follow those that are there, in the order given, planned, with the retries they ask for,
-    ///   3 unless said.
-    /// - **TASK-007** A task id that is on the board is `AlreadyExists`, and the batch adds nothing.
-    /// - **TASK-008** A board that is not there is `NotFound`.
-    /// - **TASK-009** Concurrent additions lose no task and give no position twice.
+    /// - **TASK-006** Added tasks follow the existing tasks in the order given, are planned, and have the
+    ///   retries that they request, or 3 by default.
+    /// - **TASK-007** Adding a task id that the board already contains fails with `AlreadyExists`, and the
+    ///   batch adds nothing.
+    /// - **TASK-008** Adding tasks to a board that does not exist fails with `NotFound`.
+    /// - **TASK-009** Concurrent additions lose no task and assign no position twice.
     ///
     /// # Errors
     /// `InvalidInput` for 0 tasks or for the reasons of [`create_task_list`](Self::create_task_list);
@@ -87,8 +90,8 @@ pub trait TaskStore: Store {
 
     /// Reads a board without its tasks.
     ///
-    /// - **TASK-010** A board that is not there is `None`.
-    /// - **TASK-011** The counts by status are those of the tasks that can be read.
+    /// - **TASK-010** `get_board` returns `None` for a board that does not exist.
+    /// - **TASK-011** The counts by status cover exactly the tasks that can be read.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -104,7 +107,8 @@ pub trait TaskStore: Store {
 
     /// Reads one task.
     ///
-    /// - **TASK-012** A task reads back equal to what was written last; a task or a board that is not there is `None`.
+    /// - **TASK-012** A task reads back equal to its last write, and a task or a board that does not exist
+    ///   reads as `None`.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -120,9 +124,11 @@ pub trait TaskStore: Store {
 
     /// Lists a board's tasks in board order, optionally only those in some statuses.
     ///
-    /// - **TASK-013** Exactly the tasks in the statuses asked for are listed, in the order they were added.
-    /// - **TASK-014** Paging with any limit visits each task that matches throughout exactly once.
-    /// - **TASK-015** A board that is not there lists nothing.
+    /// - **TASK-013** Exactly the tasks in the requested statuses are listed, in the order in which they were
+    ///   added.
+    /// - **TASK-014** Paging with any limit returns every matching task that exists for the whole listing
+    ///   exactly once.
+    /// - **TASK-015** Listing the tasks of a board that does not exist returns an empty page.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -144,7 +150,7 @@ pub trait TaskStore: Store {
     /// Lists the boards of one conversation or of all conversations, in the byte order of conversation and
     /// then agent.
     ///
-    /// - **TASK-016** Each board is listed once, in order, and paging with any limit misses none.
+    /// - **TASK-016** Each board is listed once, in order, and paging with any limit misses no board.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -164,15 +170,21 @@ pub trait TaskStore: Store {
 
     /// Changes the status of a task along the table of transitions.
     ///
-    /// - **TASK-020** Each step in the table succeeds, and the answer is the task as it now reads.
-    /// - **TASK-021** Each step not in the table, to the same status included, is `Conflict` and changes nothing.
-    /// - **TASK-022** With an expected revision, a task at another one is `Conflict` and stays as it is.
-    /// - **TASK-023** Each change of a task gives it a greater revision.
-    /// - **TASK-024** Of concurrent equal steps of one task, one succeeds and the others are `Conflict`.
-    /// - **TASK-025** A task under a lease moves only with the lease's token; another token, or none, is `Conflict`.
-    /// - **TASK-026** A step out of in progress ends the lease.
-    /// - **TASK-027** A result given with the step is stored with the task; a step without leaves the one that is there.
-    /// - **TASK-028** A task or a board that is not there is `NotFound`.
+    /// - **TASK-020** Each transition in the table succeeds and returns the task as it reads after the
+    ///   transition.
+    /// - **TASK-021** Each transition that is not in the table, including one to the same status, fails with
+    ///   `Conflict` and changes nothing.
+    /// - **TASK-022** With an expected revision, a transition of a task at another revision fails with
+    ///   `Conflict` and does not change the task.
+    /// - **TASK-023** Each change of a task gives the task a greater revision.
+    /// - **TASK-024** Of concurrent equal transitions of one task, exactly one succeeds, and the others fail
+    ///   with `Conflict`.
+    /// - **TASK-025** A task under a lease changes status only with the lease's token, and a transition with
+    ///   another token or none fails with `Conflict`.
+    /// - **TASK-026** A transition out of in progress ends the lease.
+    /// - **TASK-027** A result given with the transition is stored with the task, and a transition without a
+    ///   result keeps the stored one.
+    /// - **TASK-028** A transition of a task or on a board that does not exist fails with `NotFound`.
     ///
     /// # Errors
     /// `InvalidInput` for a result over 1 MiB; `NotFound`; `Conflict`.
@@ -188,11 +200,15 @@ pub trait TaskStore: Store {
 
     /// Returns a task to planned for another try, if it has a retry left.
     ///
-    /// - **TASK-030** A task with retries left has one more counted, is planned again and loses its lease.
-    /// - **TASK-031** A task that has used its retries is answered as exhausted and stays as it is.
-    /// - **TASK-032** A task that is planned, succeeded or abandoned is `Conflict`.
-    /// - **TASK-033** Concurrent increments never count more retries than allowed.
-    /// - **TASK-034** A task under a lease needs the lease's token, as for a step.
+    /// - **TASK-030** For a task with retries left, `increment_retry` counts one more retry, returns the task
+    ///   to planned and ends its lease.
+    /// - **TASK-031** For a task that has used all its retries, `increment_retry` returns `Exhausted` and
+    ///   does not change the task.
+    /// - **TASK-032** For a task that is planned, succeeded or abandoned, `increment_retry` fails with
+    ///   `Conflict`.
+    /// - **TASK-033** Concurrent increments never count more retries than the task allows.
+    /// - **TASK-034** For a task under a lease, `increment_retry` needs the lease's token, as a transition
+    ///   does.
     ///
     /// # Errors
     /// `NotFound`; `Conflict`.
@@ -213,8 +229,9 @@ pub trait TaskStore: Store {
 
     /// Returns a task in any status to planned and resets its retry count. This is a manual override.
     ///
-    /// - **TASK-035** The task is planned with 0 retries and without lease or result, whatever it was before.
-    /// - **TASK-036** A task or a board that is not there is `NotFound`.
+    /// - **TASK-035** The task becomes planned with 0 retries and without lease or result, regardless of its
+    ///   status before.
+    /// - **TASK-036** Forcing a retry of a task or on a board that does not exist fails with `NotFound`.
     ///
     /// # Errors
     /// `NotFound`.
@@ -231,10 +248,10 @@ pub trait TaskStore: Store {
     /// Completes the running tasks of a conversation: every task in progress on any of its boards becomes
     /// succeeded.
     ///
-    /// - **TASK-037** Exactly the tasks in progress change, on all boards of the conversation, and the answer says how
-    ///   many.
-    /// - **TASK-038** Other conversations stay as they are, and settling twice changes nothing more.
-    /// - **TASK-039** Settled tasks lose their lease, so their workers' tokens are stale.
+    /// - **TASK-037** Exactly the tasks in progress on all boards of the conversation change, and
+    ///   `settle_conversation` returns their number.
+    /// - **TASK-038** Other conversations do not change, and settling a second time changes nothing.
+    /// - **TASK-039** Settled tasks lose their leases, so the tokens of their workers are stale.
     ///
     /// # Errors
     /// Only errors of the backend itself.
@@ -253,13 +270,17 @@ pub trait TaskStore: Store {
     /// A task is free if it is planned, or if it is in progress and its lease has expired by the store's
     /// clock.
     ///
-    /// - **TASK-040** The first free task in board order becomes in progress, with the worker, a token and the lease's end.
-    /// - **TASK-041** Of concurrent claims, each task goes to one worker.
-    /// - **TASK-042** Each claim of a board has a greater token than those before.
-    /// - **TASK-043** A task whose lease has passed is claimed again, and the earlier token is stale from then on.
-    /// - **TASK-044** A task under a running lease, and one in progress without a lease, is not claimed.
-    /// - **TASK-045** A board with nothing free, or that is not there, gives `None`.
-    /// - **TASK-046** Until it is claimed again, a task whose lease has passed still obeys its token.
+    /// - **TASK-040** The first free task in board order becomes in progress and gets the worker, a token and
+    ///   the end of the lease.
+    /// - **TASK-041** Concurrent claims assign each task to one worker only.
+    /// - **TASK-042** Each claim on a board has a greater token than all earlier claims on that board.
+    /// - **TASK-043** A task whose lease has expired is claimed again, and the earlier token is stale from
+    ///   that claim on.
+    /// - **TASK-044** A task under a running lease is not claimed, and neither is a task in progress without
+    ///   a lease.
+    /// - **TASK-045** `claim` returns `None` if the board has no free task or does not exist.
+    /// - **TASK-046** A task whose lease has expired still accepts the token of that lease until the task is
+    ///   claimed again.
     ///
     /// # Errors
     /// `InvalidInput` for a lease of less than 1 ms or more than 100 years.
@@ -275,8 +296,9 @@ pub trait TaskStore: Store {
 
     /// Extends a lease from now.
     ///
-    /// - **TASK-047** The lease ends as far ahead as asked, the token stays, and the task's revision grows.
-    /// - **TASK-048** A stale token, and a task without lease, is `Conflict`.
+    /// - **TASK-047** The lease ends after the requested duration from now, the token does not change, and
+    ///   the task's revision increases.
+    /// - **TASK-048** Renewing with a stale token, or renewing a task without a lease, fails with `Conflict`.
     ///
     /// # Errors
     /// `InvalidInput` for the reasons of [`claim`](Self::claim); `NotFound`; `Conflict`.
@@ -298,9 +320,9 @@ pub trait TaskStore: Store {
 
     /// Removes a board with its tasks. Returns `true` if the board existed.
     ///
-    /// - **TASK-050** The board and its tasks are gone, and other boards stay.
-    /// - **TASK-051** A board made anew under the same id holds nothing of the old one, and its tokens and revisions go
-    ///   on from there.
+    /// - **TASK-050** The board and its tasks no longer exist, and other boards do not change.
+    /// - **TASK-051** A board created again under the same id contains nothing of the old board, and its
+    ///   tokens and revisions continue from those of the old board.
     ///
     /// # Errors
     /// Only errors of the backend itself.

@@ -29,21 +29,27 @@ use crate::page::{Page, PageRequest};
 pub trait VectorStore: Store {
     /// Writes documents: all of them, or only those with new ids.
     ///
-    /// - **VEC-001** A document reads back equal: text byte for byte, metadata by JSON equality, embedding bit for bit.
-    /// - **VEC-002** With `IfAbsent`, documents whose ids are there stay as they are, and the answer names the ids
-    ///   written and the ids left alone.
-    /// - **VEC-003** With `Upsert`, documents are replaced whole: nothing of the old text, metadata or embedding stays.
-    /// - **VEC-004** A batch is stored whole or not at all.
-    /// - **VEC-005** The first embedding fixes the collection's dimension; another dimension is `InvalidInput` and the
-    ///   batch writes nothing.
-    /// - **VEC-006** A batch that mixes dimensions, or names an id twice, is `InvalidInput` and writes nothing.
-    /// - **VEC-007** A document without an embedding gets the embedder's, computed from its text.
-    /// - **VEC-008** Without an embedder, a document without an embedding is `InvalidInput` and the batch writes nothing.
-    /// - **VEC-009** Collections are separate: the same id in two of them is two documents, each with its own dimension.
-    /// - **VEC-010** Of concurrent `IfAbsent` puts of one id, one writes it.
-    /// - **VEC-011** Of concurrent first puts with different dimensions, one fixes the dimension and the others are
-    ///   `InvalidInput`.
-    /// - **VEC-012** A collection takes embeddings from 1 dimension to 16,000.
+    /// - **VEC-001** A document reads back equal: text byte for byte, metadata by JSON equality, embedding
+    ///   bit for bit.
+    /// - **VEC-002** With `IfAbsent`, documents whose ids exist do not change, and `put` returns the ids
+    ///   written and the ids ignored.
+    /// - **VEC-003** With `Upsert`, existing documents are replaced completely: no old text, metadata or
+    ///   embedding remains.
+    /// - **VEC-004** A batch is stored completely or not at all.
+    /// - **VEC-005** The first embedding sets the dimension of the collection, and a batch with another
+    ///   dimension fails with `InvalidInput` and writes nothing.
+    /// - **VEC-006** A batch that mixes dimensions or repeats an id fails with `InvalidInput` and writes
+    ///   nothing.
+    /// - **VEC-007** A document without an embedding gets the embedding that the embedder computes from the
+    ///   document's text.
+    /// - **VEC-008** Without an embedder, a batch with a document that has no embedding fails with
+    ///   `InvalidInput` and writes nothing.
+    /// - **VEC-009** Collections are separate: the same id in two collections identifies two documents, each
+    ///   with its own dimension.
+    /// - **VEC-010** Of concurrent `IfAbsent` puts of one id, exactly one writes the document.
+    /// - **VEC-011** Of concurrent first puts with different dimensions, exactly one sets the dimension, and
+    ///   the others fail with `InvalidInput`.
+    /// - **VEC-012** A collection accepts embeddings of 1 to 16,000 dimensions.
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 documents, a text over 1 MiB, refused metadata, or the reasons
@@ -65,7 +71,8 @@ pub trait VectorStore: Store {
 
     /// Reads documents by their ids.
     ///
-    /// - **VEC-013** The answer has one place for each id asked, in that order; a document that is not there is `None`.
+    /// - **VEC-013** `get` returns one item for each requested id, in the order of the ids, and `None` for a
+    ///   document that does not exist.
     ///
     /// # Errors
     /// `InvalidInput` for more than 10,000 ids.
@@ -81,20 +88,25 @@ pub trait VectorStore: Store {
 
     /// Finds the documents most similar to an embedding.
     ///
-    /// - **VEC-020** Hits come in descending order of score, and the score is the cosine of the two embeddings to within
-    ///   1e-5, whatever their lengths.
-    /// - **VEC-021** Every score lies in [-1, 1].
-    /// - **VEC-022** Documents with the same embedding have the same score and come in the byte order of their ids.
-    /// - **VEC-023** A search returns as many hits as the limit and the matching documents allow, whatever index serves
-    ///   it.
-    /// - **VEC-024** Only documents that match the filter are returned, and the limit counts matching documents.
+    /// - **VEC-020** Hits are returned in descending order of score, and each score equals the cosine of the
+    ///   two embeddings to within 1e-5, whatever the lengths of the embeddings.
+    /// - **VEC-021** Every score is in [-1, 1].
+    /// - **VEC-022** Documents with the same embedding have the same score and are returned in the byte order
+    ///   of their ids.
+    /// - **VEC-023** A search returns as many hits as the limit and the matching documents allow, with every
+    ///   index.
+    /// - **VEC-024** Only documents that match the filter are returned, and the limit counts only matching
+    ///   documents.
     /// - **VEC-025** With a score floor, only hits with at least that score are returned.
-    /// - **VEC-026** A limit of 0 returns nothing.
-    /// - **VEC-027** A collection that does not exist returns nothing.
-    /// - **VEC-028** A query of another dimension than the collection's is `InvalidInput` naming `embedding`.
-    /// - **VEC-029** Filters follow [`Filter::matches`]: `true` is not `1`, `1` equals `1.0`, absent equals nothing.
-    /// - **VEC-030** A hit carries the document's text and metadata.
-    /// - **VEC-031** A replaced document is found by its new embedding and not by its old one; a deleted one not at all.
+    /// - **VEC-026** A limit of 0 returns no hits.
+    /// - **VEC-027** Searching a collection that does not exist returns no hits.
+    /// - **VEC-028** A query whose dimension differs from the collection's dimension fails with
+    ///   `InvalidInput` for the field `embedding`.
+    /// - **VEC-029** Filters follow [`Filter::matches`]: `true` does not equal `1`, `1` equals `1.0`, and an
+    ///   absent field equals nothing.
+    /// - **VEC-030** Each hit contains the document's text and metadata.
+    /// - **VEC-031** A search finds a replaced document by its new embedding and not by its old one, and does
+    ///   not find a deleted document.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000, a score floor that is NaN, or a filter that [`Filter::check`]
@@ -112,8 +124,8 @@ pub trait VectorStore: Store {
 
     /// Runs several searches of one collection.
     ///
-    /// - **VEC-032** The answers are those of the single searches, in the order of the requests.
-    /// - **VEC-033** One bad request makes the whole call `InvalidInput`.
+    /// - **VEC-032** `search_batch` returns the results of the single searches, in the order of the requests.
+    /// - **VEC-033** One invalid request makes the whole call fail with `InvalidInput`.
     ///
     /// # Errors
     /// The errors of [`search`](Self::search); `InvalidInput` for more than 256 requests.
@@ -133,8 +145,8 @@ pub trait VectorStore: Store {
 
     /// Deletes documents by their ids.
     ///
-    /// - **VEC-034** The answer says how many of the ids were there; an id named twice counts once.
-    /// - **VEC-035** Ids that are not there, and collections that do not exist, are no error.
+    /// - **VEC-034** `delete` returns the number of given ids that existed and counts a repeated id once.
+    /// - **VEC-035** Deleting ids that do not exist, or from a collection that does not exist, succeeds.
     ///
     /// # Errors
     /// `InvalidInput` for more than 10,000 ids.
@@ -150,7 +162,7 @@ pub trait VectorStore: Store {
 
     /// Deletes the documents that match a filter.
     ///
-    /// - **VEC-036** Exactly the documents that match go, and the answer says how many.
+    /// - **VEC-036** `delete_matching` deletes exactly the documents that match and returns their number.
     ///
     /// # Errors
     /// `InvalidInput` for a filter that [`Filter::check`] refuses.
@@ -166,7 +178,8 @@ pub trait VectorStore: Store {
 
     /// Counts the documents of a collection, optionally only the documents that match a filter.
     ///
-    /// - **VEC-037** The count is the number of documents that match; 0 for a collection that does not exist.
+    /// - **VEC-037** `count` returns the number of documents that match, and 0 for a collection that does not
+    ///   exist.
     ///
     /// # Errors
     /// `InvalidInput` for a filter that [`Filter::check`] refuses.
@@ -182,7 +195,8 @@ pub trait VectorStore: Store {
 
     /// Lists documents in the byte order of their ids.
     ///
-    /// - **VEC-038** Paging with any limit visits each document that exists throughout exactly once, in byte order.
+    /// - **VEC-038** Paging with any limit returns every document that exists for the whole listing exactly
+    ///   once, in the byte order of ids.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -202,8 +216,8 @@ pub trait VectorStore: Store {
 
     /// Lists collections in the byte order of their names.
     ///
-    /// - **VEC-039** Each collection is listed once with its dimension and the number of its documents, and stays listed
-    ///   when its documents are deleted.
+    /// - **VEC-039** Each collection is listed once, with its dimension and the number of its documents, and
+    ///   remains listed after its documents are deleted.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -222,10 +236,10 @@ pub trait VectorStore: Store {
 
     /// Removes a collection with all its documents. Returns `true` if the collection existed.
     ///
-    /// - **VEC-040** A dropped collection is empty and not listed, and other collections stay.
-    /// - **VEC-041** A collection made anew after a drop may have another dimension; deleting all documents does not free
-    ///   the dimension.
-    /// - **VEC-042** Dropping a collection that does not exist answers that it was not there.
+    /// - **VEC-040** A dropped collection is empty and not listed, and other collections do not change.
+    /// - **VEC-041** A collection created again after a drop may have another dimension, but deleting all
+    ///   documents does not release the dimension.
+    /// - **VEC-042** Dropping a collection that does not exist returns `false`.
     ///
     /// # Errors
     /// Only errors of the backend itself.
