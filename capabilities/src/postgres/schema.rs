@@ -20,8 +20,10 @@ const MIGRATIONS: [&str; 0] = [];
 
 const OPERATION: &str = "postgres.open";
 /// The advice for a database of a version before the baseline.
-pub(crate) const TOO_OLD: &str = "the schema is too old for this release to upgrade; write the database to an archive with \
-                                  `larder dump` of the release before, then read the archive with `larder load` into a \
+pub(crate) const TOO_OLD: &str = "the schema is too old for this release to upgrade; write the database to \
+                                  an archive with \
+                                  `larder dump` of the release before, then read the archive with `larder \
+                                  load` into a \
                                   new database";
 
 /// Returns the version that this program reads and writes.
@@ -61,7 +63,8 @@ pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fal
         }
         sqlx::raw_sql(
             "CREATE SCHEMA IF NOT EXISTS larder;
-             CREATE TABLE IF NOT EXISTS larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+             CREATE TABLE IF NOT EXISTS larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true \
+             CHECK (only_row),
                 version bigint NOT NULL)",
         )
         .execute(&mut *transaction)
@@ -110,7 +113,8 @@ pub(crate) async fn version(connection: &mut PgConnection) -> Fallible<i64> {
     // Reads the catalog's rows: `to_regclass` uses a cache. After a wait for another process's migration, the
     // cache still reports that the table does not exist.
     let there: bool = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = \
+         c.relnamespace
             WHERE n.nspname = 'larder' AND c.relname = 'schema_version')",
     )
     .fetch_one(&mut *connection)

@@ -17,8 +17,10 @@ const MIGRATIONS: [&str; 0] = [];
 
 const OPERATION: &str = "sqlite.open";
 /// The advice for a file of a version before the baseline.
-pub(crate) const TOO_OLD: &str = "the file is too old for this release to upgrade; write it to an archive with `larder dump` \
-                                  of the release before, then read the archive with `larder load` into a new file";
+pub(crate) const TOO_OLD: &str = "the file is too old for this release to upgrade; write it to an archive \
+                                  with `larder dump` \
+                                  of the release before, then read the archive with `larder load` into a new \
+                                  file";
 
 /// Returns the version that this program reads and writes.
 pub(crate) fn newest() -> i64 {

@@ -70,7 +70,8 @@ pub(super) struct Append {
 const APPEND_ONE: &str = "WITH t AS (
         UPDATE larder.threads s
         SET last_seq = s.last_seq + 1, messages = s.messages + 1, bytes = s.bytes + $5,
-            expires_ms = CASE WHEN s.ttl_refresh THEN larder.prolonged(s.expires_ms, s.ttl_ms) ELSE s.expires_ms END
+            expires_ms = CASE WHEN s.ttl_refresh THEN larder.prolonged(s.expires_ms, s.ttl_ms) ELSE \
+            s.expires_ms END
         WHERE s.namespace = $1 AND s.agent = $2 AND s.session = $3
             AND (s.expires_ms IS NULL OR larder.is_to_come(s.expires_ms))
         RETURNING CASE WHEN s.watched_until_ms IS NULL THEN s.id
@@ -115,7 +116,8 @@ pub(super) fn append<'c>(sql: &'c mut PgConnection, append: &'c Append) -> BoxFu
         }
         let (namespace, agent, session) = append.address.key();
         let row = sqlx::query(
-            "SELECT out_first, out_last FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+            "SELECT out_first, out_last FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
+             $12)",
         )
         .bind(namespace)
         .bind(agent)
@@ -162,7 +164,8 @@ pub(super) fn notify_number<'c>(
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
         let number = sqlx::query_scalar(
-            "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, $3)) expired",
+            "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, \
+             $3)) expired",
         );
         Ok(number.bind(namespace).bind(agent).bind(session).fetch_one(sql).await?)
     })
