@@ -116,7 +116,8 @@ fn subject(name: &'static str, depth: u32, graph: &Graph, peer: String, settings
     Subject {
         name,
         what: format!(
-            "the entities within {depth} hop(s) out and the relationships between, properties and all, of {} entities \
+            "the entities within {depth} hop(s) out and the relationships between, properties and all, of {} \
+             entities \
              and {} relationships",
             graph.nodes,
             graph.nodes * DEGREE

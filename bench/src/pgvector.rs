@@ -60,7 +60,8 @@ async fn swept(connection: &mut PgConnection, namespace: &str) -> Outcome<()> {
     for _ in 0..100 {
         let left: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM pg_catalog.pg_class i, unnest(ARRAY['hnsw', 'gin']) kind
-             WHERE i.relnamespace = 'larder'::regnamespace AND i.relname = larder.index_name(kind, $1, 'bench', $2)",
+             WHERE i.relnamespace = 'larder'::regnamespace AND i.relname = larder.index_name(kind, $1, \
+             'bench', $2)",
         )
         .bind(namespace)
         .bind(i32::try_from(DIMENSIONS)?)
@@ -105,7 +106,8 @@ async fn measure(
         subject(
             "postgres-vector-filter",
             what.clone(),
-            "sqlx 0.9 in the same process, the field as an indexed column, its rows ranked by distance, prepared",
+            "sqlx 0.9 in the same process, the field as an indexed column, its rows ranked by distance, \
+             prepared",
             Unit::Micros,
             Target::AtMost(1.25),
         )
@@ -132,7 +134,8 @@ impl Sides {
         let statements = format!(
             "CREATE TABLE {table} (id text PRIMARY KEY, tenant text NOT NULL, content text NOT NULL,
                  metadata text NOT NULL, embedding vector({DIMENSIONS}) NOT NULL);
-             INSERT INTO {table} SELECT id, metadata::jsonb ->> 'tenant', convert_from(content, 'UTF8'), metadata, direction
+             INSERT INTO {table} SELECT id, metadata::jsonb ->> 'tenant', convert_from(content, 'UTF8'), \
+             metadata, direction
                  FROM larder.documents WHERE namespace = '{namespace}';
              CREATE INDEX ON {table} (tenant)",
             table = self.table
@@ -142,7 +145,8 @@ impl Sides {
         // this step only.
         let memory = |clause: &str| {
             format!(
-                "DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I {clause}', current_database()); END $$"
+                "DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I {clause}', \
+                 current_database()); END $$"
             )
         };
         let (more, usual) =

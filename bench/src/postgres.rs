@@ -68,7 +68,8 @@ impl PeerTable {
         let create = format!(
             "CREATE TABLE {name} (thread text NOT NULL, seq bigint NOT NULL, body text NOT NULL, \
              PRIMARY KEY (thread, seq));
-             CREATE TABLE {name}_threads (thread text PRIMARY KEY, seq bigint NOT NULL, messages bigint NOT NULL, \
+             CREATE TABLE {name}_threads (thread text PRIMARY KEY, seq bigint NOT NULL, messages bigint NOT \
+             NULL, \
              bytes bigint NOT NULL) WITH (fillfactor = 70);
              INSERT INTO {name}_threads VALUES ('counted', 0, 0, 0)"
         );
@@ -81,7 +82,8 @@ impl PeerTable {
             append: script(
                 "append.sql",
                 format!(
-                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES (:thread, :seq, :body);\n"
+                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES (:thread, :seq, \
+                     :body);\n"
                 ),
             )?,
             append_counted: script(
@@ -89,13 +91,15 @@ impl PeerTable {
                 format!(
                     "WITH t AS (UPDATE {name}_threads SET seq = seq + 1, messages = messages + 1, \
                      bytes = bytes + :bytes WHERE thread = 'counted' RETURNING seq) \
-                     INSERT INTO {name} (thread, seq, body) SELECT 'counted', t.seq, :body FROM t RETURNING seq;\n"
+                     INSERT INTO {name} (thread, seq, body) SELECT 'counted', t.seq, :body FROM t RETURNING \
+                     seq;\n"
                 ),
             )?,
             append_own: script(
                 "append_own.sql",
                 format!(
-                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES ('own-' || :client_id, :seq, :body);\n"
+                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES ('own-' || \
+                     :client_id, :seq, :body);\n"
                 ),
             )?,
             last_50: script(

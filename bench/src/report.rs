@@ -52,7 +52,8 @@ impl BenchReport {
     /// Writes a page for the repository, with its plots.
     pub(super) fn markdown(&self, plots: &[Drawn]) -> String {
         let mut text = format!(
-            "# Benchmarks\n\nWritten by `cargo larder-bench --write BENCHMARKS.md`. {} A target that is missed is \
+            "# Benchmarks\n\nWritten by `cargo larder-bench --write BENCHMARKS.md`. {} A target that is \
+             missed is \
              said to be missed; it fails no test.\n\nMachine: {}.\n\n",
             self.method(),
             self.machine
@@ -95,7 +96,8 @@ impl BenchReport {
     fn method(&self) -> String {
         let quick = if self.quick { " This was a quick run, whose figures say little." } else { "" };
         format!(
-            "Ratios are larder / peer, both measured in turns in one run: the median of {} rounds, or of {} where one \
+            "Ratios are larder / peer, both measured in turns in one run: the median of {} rounds, or of {} \
+             where one \
              caller appends to a server and reads from it, with the least and the most of them.{quick}",
             self.rounds,
             usize::from(self.rounds) * MORE

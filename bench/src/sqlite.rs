@@ -81,7 +81,8 @@ fn plain(path: &Path) -> Outcome<Connection> {
     let connection = Connection::open(path)?;
     connection.execute_batch(
         "PRAGMA journal_mode = wal; PRAGMA synchronous = full;
-         CREATE TABLE messages (thread INTEGER, seq INTEGER, body TEXT, PRIMARY KEY (thread, seq)) WITHOUT ROWID;",
+         CREATE TABLE messages (thread INTEGER, seq INTEGER, body TEXT, PRIMARY KEY (thread, seq)) WITHOUT \
+         ROWID;",
     )?;
     Ok(connection)
 }

@@ -196,7 +196,8 @@ mod tests {
                 "tool_results": [{"call_id": "c0", "content": "a\nb", "is_error": true}],
                 "blobs": [{"key": "a/b", "content_type": "image/png", "size_bytes": 7}],
                 "author": {"agent": "writer\n", "role": "critic"}, "run": "run\n1",
-                "created_at": "-001234-02-03T04:05:06.000007Z", "metadata": {"a\n": [1.0, 1, true, null, "\n"]},
+                "created_at": "-001234-02-03T04:05:06.000007Z",
+                "metadata": {"a\n": [1.0, 1, true, null, "\n"]},
                 "token_count": 4294967295}"#,
         )
         .unwrap()

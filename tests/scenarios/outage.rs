@@ -144,7 +144,8 @@ fn urls(port: u16) -> [String; 4] {
         format!("redis+cluster://user:{CANARY}@{at}?connect_timeout_ms=500"),
         // The name of a key is no secret.
         format!(
-            "s3://AKIAKEY:{CANARY}@bucket?endpoint=http://{at}&region=x&path_style=true&response_timeout_ms=500"
+            "s3://AKIAKEY:{CANARY}@bucket\
+             ?endpoint=http://{at}&region=x&path_style=true&response_timeout_ms=500"
         ),
         format!("age://user:{CANARY}@{at}/x?acquire_timeout_ms=500&statement_timeout_ms=500"),
     ]

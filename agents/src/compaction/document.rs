@@ -241,7 +241,10 @@ mod tests {
             (r#"{"type": "token_budget_composed"}"#, "`token_budget`"),
             (r#"{"type": "token_budget_composed", "token_budget": 9, "model": "x"}"#, "`model`"),
             (
-                r#"{"type": "token_budget_composed", "token_budget": 9, "strategies": [{"type": "truncation", "max_chars": -4}]}"#,
+                concat!(
+                    r#"{"type": "token_budget_composed", "token_budget": 9, "strategies": [{"type": "#,
+                    r#""truncation", "max_chars": -4}]}"#,
+                ),
                 "`max_chars`",
             ),
         ] {

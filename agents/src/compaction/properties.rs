@@ -221,7 +221,8 @@ fn for_each_transcript(property: Property, check: impl Fn(&mut transcript::Rando
         if let Err(reason) = checked {
             let test = std::thread::current().name().unwrap_or_default().to_owned();
             panic!(
-                "seed {seed}: {reason}\n{:#?}\nagain: LARDER_PROPERTY_SEED={seed} cargo test -p larder-agents --lib {test}",
+                "seed {seed}: {reason}\n{:#?}\nagain: LARDER_PROPERTY_SEED={seed} cargo test -p \
+                 larder-agents --lib {test}",
                 transcript::shape(&window)
             );
         }

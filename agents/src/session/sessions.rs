@@ -297,10 +297,12 @@ impl Sessions {
             return Ok(());
         }
         let message = if self.assembler.effect() > StrategyEffect::None {
-            "the memory shows a part of the session, and a strategy of `strategies` summarizes or erases all of it"
+            "the memory shows a part of the session, and a strategy of `strategies` summarizes or erases all \
+             of it"
         } else if self.summarizer.is_some() && profile.is_some_and(|p| p.summarization_threshold().is_some())
         {
-            "the memory shows a part of the session, and `summarization_threshold` asks for a summary of all of it"
+            "the memory shows a part of the session, and `summarization_threshold` asks for a summary of all \
+             of it"
         } else if persistence == Persistence::Flush && view.writes() {
             "the memory shows a part of the session, and the `persistence` FLUSH replaces all of it"
         } else {

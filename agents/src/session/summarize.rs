@@ -22,7 +22,8 @@ const CLAIM_MARGIN: Duration = Duration::from_secs(10);
 const OUTPUT_PART: u64 = 4;
 const OUTPUT_TOKENS_MIN: u64 = 64;
 
-const INSTRUCTIONS: &str = "Summarize the conversation below for somebody who goes on with it. Keep names, numbers, \
+const INSTRUCTIONS: &str = "Summarize the conversation below for somebody who goes on with it. Keep names, \
+                            numbers, \
 decisions, open questions and what was promised. Write plain sentences and nothing but the summary.";
 
 /// The occasions on which a session is summarized.

@@ -56,27 +56,57 @@ fn round_trip(line: &str) -> Vec<String> {
 #[test]
 fn hostile_lines_come_back_as_they_were_written() {
     let lines = [
-        r#"{"role":"user","content":"","a":null,"b":{"c":[null,{"d":-0.0}]},"n":1e16,"z":0.0,"m":-0,"i":1.0}"#,
-        r#"{"role":"user","content":"x","big":123456789012345678901234567890,"u":18446744073709551615,"s":-9223372036854775808}"#,
+        concat!(
+            r#"{"role":"user","content":"","a":null,"b":{"c":[null,{"d":-0.0}]},"n":1e16,"z":0.0,"m":-0,"#,
+            r#""i":1.0}"#,
+        ),
+        concat!(
+            r#"{"role":"user","content":"x","big":123456789012345678901234567890,"#,
+            r#""u":18446744073709551615,"s":-9223372036854775808}"#,
+        ),
         r#"{"role":"user","content":"x","f":0.1,"g":1e-7,"h":1.5E+2,"e":2.5e300}"#,
         r#"{"role":"user","content":"a\u0000b","nul":"\u0000","nul\u0000key":{"\u0000":1}}"#,
-        r#"{"content":"\ud83d\ude00 é e\u0301 \u2028\u000b","role":"user","ключ":"значение","":"","a.b":1,"$ref":"x"}"#,
+        concat!(
+            r#"{"content":"\ud83d\ude00 é e\u0301 \u2028\u000b","role":"user","ключ":"значение","":"","#,
+            r#""a.b":1,"$ref":"x"}"#,
+        ),
         r#"{"role":"system","content":"s","name":"boss"}"#,
         r#"{"role":"developer","content":[{"type":"text","text":"d"}]}"#,
-        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1e16"}}]}"#,
-        r#"{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","arguments":{"a":-0.0}}},{"index":1,"id":"c2","type":"function","function":{"name":"g","strict":null}}]}"#,
+        concat!(
+            r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","#,
+            r#""function":{"name":"f","arguments":"{\"a\":1e16"}}]}"#,
+        ),
+        concat!(
+            r#"{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","#,
+            r#""arguments":{"a":-0.0}}},{"index":1,"id":"c2","type":"function","function":{"name":"g","#,
+            r#""strict":null}}]}"#,
+        ),
         r#"{"role":"assistant","content":"","tool_calls":[],"refusal":null,"annotations":[],"audio":null}"#,
         r#"{"role":"assistant","refusal":"No."}"#,
         r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}"#,
         r#"{"role":"user","content":"x","tool_calls":null,"tool_call_id":null}"#,
         r#"{"role":"tool","content":"","tool_call_id":"c1","name":"f"}"#,
         r#"{"role":"tool","content":null,"tool_call_id":"c1","is_error":true}"#,
-        r#"{"role":"tool","content":[{"type":"text","text":"a\nb"},{"type":"text","text":""}],"tool_call_id":"c1","is_error":"no"}"#,
+        concat!(
+            r#"{"role":"tool","content":[{"type":"text","text":"a\nb"},{"type":"text","text":""}],"#,
+            r#""tool_call_id":"c1","is_error":"no"}"#,
+        ),
         r#"{"role":"user","content":[]}"#,
-        r#"{"role":"user","content":["a",{"type":"text","text":"b","cache_control":{"type":"ephemeral"}},{"type":"image_url","image_url":{"url":"https://example.org/x.png","detail":1e0}},{"type":"text","text":null},{"text":"no type"}]}"#,
+        concat!(
+            r#"{"role":"user","content":["a",{"type":"text","text":"b","#,
+            r#""cache_control":{"type":"ephemeral"}},{"type":"image_url","#,
+            r#""image_url":{"url":"https://example.org/x.png","detail":1e0}},{"type":"text","text":null},"#,
+            r#"{"text":"no type"}]}"#,
+        ),
         r#"{"role":"user","content":"x","larder":{"created_at":"yesterday"},"larder.line":"{}"}"#,
-        r#"{"role":"user","content":"x","larder":{"created_at":"2026-01-02T03:04:05+00:00","metadata":{"a":1}}}"#,
-        r#"{"role":"user","content":"x","larder":null,"larder.line":null,"text":"y","metadata":{"larder.line":1}}"#,
+        concat!(
+            r#"{"role":"user","content":"x","larder":{"created_at":"2026-01-02T03:04:05+00:00","#,
+            r#""metadata":{"a":1}}}"#,
+        ),
+        concat!(
+            r#"{"role":"user","content":"x","larder":null,"larder.line":null,"text":"y","#,
+            r#""metadata":{"larder.line":1}}"#,
+        ),
         r#"{"role":"user","content":"x","larder":{"created_at":"2026-01-02T03:04:05Z","is_error":false}}"#,
     ];
     for line in lines {
@@ -96,7 +126,8 @@ fn hostile_lines_come_back_as_they_were_written() {
 fn what_goes_to_the_model_and_to_metadata_is_where_programs_look_for_it() {
     let message = parse_line(
         r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"x"},"b"],"tool_calls":
-            [{"id":"c1","type":"function","function":{"name":"f","arguments":{"a": 1}}}],"score":0.5,"n":{"deep":[1]}}"#,
+            [{"id":"c1","type":"function","function":{"name":"f","arguments":{"a": 1}}}],
+            "score":0.5,"n":{"deep":[1]}}"#,
     )
     .unwrap();
     assert_eq!(message.text, "a\nb");
@@ -175,7 +206,10 @@ fn a_message_that_came_from_no_line_is_the_same_after_a_line() {
     let lines = to_lines(&two).unwrap();
     assert_eq!(
         lines[0],
-        r#"{"role":"tool","content":"1","tool_call_id":"a","larder":{"created_at":"2026-01-02T03:04:05.000006Z"}}"#
+        concat!(
+            r#"{"role":"tool","content":"1","tool_call_id":"a","#,
+            r#""larder":{"created_at":"2026-01-02T03:04:05.000006Z"}}"#,
+        )
     );
     assert_eq!(parse_line(&lines[1]).unwrap().tool_results, [ToolResult::error("b", "2")]);
 }

@@ -16,7 +16,8 @@ const TEXT_BYTES_MAX: usize = 32 * 1024;
 /// The largest number of states whose texts a state receives.
 pub(crate) const STATES_MAX: usize = 32;
 /// The instructions for the model.
-const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, numbers, \
+const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, \
+                            numbers, \
      decisions, what was promised and what is still open. Answer with the summary alone.";
 
 /// A function that summarizes the conversation of a state. Its arguments are the state's name, the text of an

@@ -353,9 +353,13 @@ mod tests {
 
     #[test]
     fn nodes_edges_and_paths_are_what_they_stand_for() {
-        let node = r#"{"id": 844, "label": "Entity", "properties": {"id": "a", "type": "t", "properties": {}}}::vertex"#;
+        let node = concat!(
+            r#"{"id": 844, "label": "Entity", "properties": {"id": "a", "type": "t", "properties": "#,
+            r#"{}}}::vertex"#,
+        );
         let edge = r#"{"id": 11, "label": "Relationship", "end_id": 844, "start_id": 844, "properties":
-            {"id": "r", "type": "u", "source": "a", "target": "a", "properties": {"k": 1.5::numeric}}}::edge"#;
+            {"id": "r", "type": "u", "source": "a", "target": "a",
+             "properties": {"k": 1.5::numeric}}}::edge"#;
         let entity = json!({"id": "a", "entity_type": "t"});
         let relationship = json!({"id": "r", "relationship_type": "u", "source": "a", "target": "a",
             "properties": {"k": 1.5}});

@@ -75,7 +75,8 @@ fn statement(call: &Call<'_>) -> String {
     let (graph, text, quote) = (&call.graph.name, call.text, &call.query.quote);
     let limit = PAGE_ITEMS_MAX + 1;
     format!(
-        "SELECT {texts} FROM ag_catalog.cypher('{graph}', ${quote}${text}${quote}$, $1) AS ({columns}) LIMIT {limit}"
+        "SELECT {texts} FROM ag_catalog.cypher('{graph}', ${quote}${text}${quote}$, $1) AS ({columns}) LIMIT \
+         {limit}"
     )
 }
 

@@ -178,7 +178,8 @@ pub(super) async fn look(connection: &mut PgConnection) -> Fallible<Found> {
     let row = sqlx::query(
         "SELECT (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'age'),
                 EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'age'),
-                EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = \
+                c.relnamespace
                         WHERE n.nspname = 'larder' AND c.relname = 'age_graphs')",
     )
     .fetch_one(connection)

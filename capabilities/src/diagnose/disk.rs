@@ -55,7 +55,8 @@ pub(crate) fn file_system(_folder: &Path, _findings: &Findings) {}
 fn kind(magic: u64) -> Check {
     const NAME: &str = "file_system";
     let network = |name: &str| {
-        let advice = "keep the files on a disk of this machine, or use a server such as Postgres: locks and flushes over a \
+        let advice = "keep the files on a disk of this machine, or use a server such as Postgres: locks and \
+                      flushes over a \
                       network are not those of a disk";
         Check::fail(NAME, format!("{name}, over a network"), KIND, advice)
     };

@@ -104,7 +104,9 @@ store! {
     capabilities: store.capabilities.clone(),
     erase: {
         let (_waiting, cancelled) = cancellation();
-        store.step("blobs.erase", move |engine, namespace| write::erase(&engine, &namespace, &cancelled)).await
+        store
+            .step("blobs.erase", move |engine, namespace| write::erase(&engine, &namespace, &cancelled))
+            .await
     },
 }
 

@@ -59,7 +59,8 @@ fn look(root: &Path, findings: &Findings) {
         findings.add(check);
     }
     disk::file_system(root, findings);
-    let survives = "the loss of power where the disk flushes: each blob and its folders are flushed before it is \
+    let survives = "the loss of power where the disk flushes: each blob and its folders are flushed before \
+                    it is \
                     acknowledged";
     findings.add(Check::ok("durability", survives, DURABLE));
     leftovers(root, findings);

@@ -321,7 +321,8 @@ pub(crate) fn failed(operation: &'static str, error: io::Error, outcome: Outcome
     let (kind, message) = match (error.kind(), errno) {
         (_, Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::MLINK | Errno::EXIST)) => (
             ErrorKind::Corrupt,
-            "something else than the store's own file or folder stands in its place; move it away, or name another folder",
+            "something else than the store's own file or folder stands in its place; move it away, or name \
+             another folder",
         ),
         (_, Some(Errno::NAMETOOLONG)) => (
             ErrorKind::Unsupported,

@@ -149,11 +149,15 @@ impl PostgresConfig {
                 _ => settings.take(name, value)?,
             }
         }
-        let connect = PgConnectOptions::from_str(&format!("{location}?{}", passed_on.join("&"))).map_err(|_| {
-            // The parser's message may quote the text that it could not read.
-            invalid("is malformed; write `postgres://user:password@host:port/database`, with `%`-escapes for what is \
-                     special in user and password")
-        })?;
+        let connect =
+            PgConnectOptions::from_str(&format!("{location}?{}", passed_on.join("&"))).map_err(|_| {
+                // The parser's message may quote the text that it could not read.
+                invalid(
+                    "is malformed; write `postgres://user:password@host:port/database`, with `%`-escapes for \
+                     what is \
+                     special in user and password",
+                )
+            })?;
         Ok(settings.over(connect))
     }
 
@@ -230,9 +234,11 @@ impl Settings {
             }
             _ => {
                 return Err(invalid(
-                    "has an unknown query parameter; `postgres:` takes `migrate`, `migrate_timeout_ms`, `pool_size`, \
+                    "has an unknown query parameter; `postgres:` takes `migrate`, `migrate_timeout_ms`, \
+                     `pool_size`, \
                      `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, \
-                     `acquire_timeout_ms`, `vector_index`, `vector_index_rows_min`, and of the connection `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, \
+                     `acquire_timeout_ms`, `vector_index`, `vector_index_rows_min`, and of the connection \
+                     `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, \
                      `host`, `port`, `dbname`, `user`, `password`, `application_name`",
                 ));
             }

@@ -170,7 +170,8 @@ async fn version(connection: &mut PgConnection, migrate: Migrate) -> Fallible<Ve
             "nothing, if the database is new: opening makes it; else check its name",
         ),
         Migrate::Auto => {
-            let advice = "back the database up, then open it once with this version; older programs refuse it afterwards";
+            let advice = "back the database up, then open it once with this version; older programs refuse \
+                          it afterwards";
             Check::warn("schema", format!("{seen}: older"), SCHEMA, advice)
         }
     };
@@ -192,9 +193,11 @@ async fn rights(connection: &mut PgConnection, known: bool) -> Fallible<Vec<Chec
     let row = sqlx::query(
         "SELECT has_schema_privilege('larder', 'USAGE'),
                 count(*) FILTER (WHERE NOT has_table_privilege(c.oid, 'SELECT')),
-                count(*) FILTER (WHERE NOT (has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE')
+                count(*) FILTER (WHERE NOT (has_table_privilege(c.oid, 'INSERT') AND \
+                has_table_privilege(c.oid, 'UPDATE')
                     AND has_table_privilege(c.oid, 'DELETE')))
-         FROM pg_catalog.pg_class c WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind IN ('r', 'p')",
+         FROM pg_catalog.pg_class c WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind IN ('r', \
+         'p')",
     )
     .fetch_one(connection)
     .await?;
@@ -255,7 +258,8 @@ async fn durability(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
     let commit = known.unwrap_or("unknown");
     let seen = format!("fsync {}, synchronous_commit {commit}, full_page_writes {}", on(fsync), on(pages));
     let kept = if !fsync || !pages {
-        let advice = "set `fsync = on` and `full_page_writes = on`: without them the loss of power can destroy the database";
+        let advice = "set `fsync = on` and `full_page_writes = on`: without them the loss of power can \
+                      destroy the database";
         Check::fail("durability", seen, DURABLE, advice)
     } else if commit == "off" {
         let advice =
@@ -292,7 +296,8 @@ async fn user(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
 
 async fn connections(connection: &mut PgConnection, pool_size: u32) -> Fallible<Vec<Check>> {
     let row = sqlx::query(
-        "SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
+        "SELECT current_setting('max_connections')::bigint - \
+         current_setting('superuser_reserved_connections')::bigint,
                 (SELECT sum(numbackends) FROM pg_catalog.pg_stat_database)::bigint,
                 (SELECT rolconnlimit::bigint FROM pg_catalog.pg_roles WHERE rolname = current_user),
                 (SELECT datconnlimit::bigint FROM pg_catalog.pg_database WHERE datname = current_database())",

@@ -101,13 +101,15 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         }
         error if is_distrust(error) => (
             ErrorKind::Unavailable,
-            "no trusted TLS connection to the database; does it speak TLS, and is its certificate valid today for the \
+            "no trusted TLS connection to the database; does it speak TLS, and is its certificate valid \
+             today for the \
              host of the URL? Name a private authority in `sslrootcert`, or set `sslmode`",
             NotApplied,
         ),
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => (
             ErrorKind::Unavailable,
-            "the database cannot be reached or the connection broke; check host and port, and that the server runs",
+            "the database cannot be reached or the connection broke; check host and port, and that the \
+             server runs",
             Unknown,
         ),
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::RowNotFound => {
@@ -115,7 +117,8 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         }
         sqlx::Error::Configuration(_) => (
             ErrorKind::InvalidInput,
-            "the settings of the connection do not work; check `sslmode`, `sslrootcert`, `sslcert` and `sslkey`",
+            "the settings of the connection do not work; check `sslmode`, `sslrootcert`, `sslcert` and \
+             `sslkey`",
             NotApplied,
         ),
         sqlx::Error::Protocol(_) => (
@@ -163,8 +166,10 @@ fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) 
     }
 }
 
-const NOT_ALLOWED: &str = "the user may not do this in the database; grant it `CREATE` on the database to make the schema, \
-                           or, where that is there, `USAGE` on the schema `larder` and all rights on its tables and \
+const NOT_ALLOWED: &str = "the user may not do this in the database; grant it `CREATE` on the database to \
+                           make the schema, \
+                           or, where that is there, `USAGE` on the schema `larder` and all rights on its \
+                           tables and \
                            sequences";
 
 fn describe(code: &str) -> (ErrorKind, &'static str) {
@@ -197,7 +202,8 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
         "42501" => (PermissionDenied, NOT_ALLOWED),
         "25006" => (
             PermissionDenied,
-            "the database or the session is read-only; name the primary server, or unset `default_transaction_read_only`",
+            "the database or the session is read-only; name the primary server, or unset \
+             `default_transaction_read_only`",
         ),
         "3D000" => {
             (NotFound, "the database of the URL is not there; run `CREATE DATABASE`, or check the name")

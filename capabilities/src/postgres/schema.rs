@@ -112,7 +112,8 @@ pub(crate) async fn version(connection: &mut PgConnection) -> Fallible<i64> {
     // Reads the catalog's rows: `to_regclass` uses a cache. After a wait for another process's migration, the
     // cache still reports that the table does not exist.
     let there: bool = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = \
+         c.relnamespace
             WHERE n.nspname = 'larder' AND c.relname = 'schema_version')",
     )
     .fetch_one(&mut *connection)

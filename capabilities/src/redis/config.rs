@@ -132,7 +132,8 @@ impl RedisConfig {
             }
             _ => {
                 return Err(invalid(
-                    "has an unknown query parameter; `redis:` takes `connect_timeout_ms`, `response_timeout_ms` \
+                    "has an unknown query parameter; `redis:` takes `connect_timeout_ms`, \
+                     `response_timeout_ms` \
                      and `tls_ca_file`",
                 ));
             }

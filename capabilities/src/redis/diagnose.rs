@@ -174,7 +174,8 @@ async fn holders(server: &mut Server, asked: &Address) -> Result<(Vec<Address>, 
         let advice = "know that a failover may lose the last writes: the stores declare no durability for it";
         Check::warn("replicas", "servers have replicas", REPLICAS, advice)
     } else {
-        let advice = "add a replica to each server where the cluster must outlive one; it may lose the last writes then";
+        let advice = "add a replica to each server where the cluster must outlive one; it may lose the last \
+                      writes then";
         Check::warn("replicas", "none: each server that dies takes its slots along", REPLICAS, advice)
     };
     Ok((holders, vec![whole, replicas]))

@@ -17,7 +17,8 @@ pub const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 /// The maximum of a timeout: one hour.
 const TIMEOUT_MS_MAX: u64 = 3600 * 1000;
-const FORM: &str = "write `s3://bucket/prefix?region=…` or `s3://ACCESS_KEY:SECRET_KEY@bucket?endpoint=http://127.0.0.1:3900`, \
+const FORM: &str = "write `s3://bucket/prefix?region=…` or \
+                    `s3://ACCESS_KEY:SECRET_KEY@bucket?endpoint=http://127.0.0.1:3900`, \
                     with `%`-escapes for what is special in the keys (`/` is `%2F`, `+` is `%2B`)";
 
 /// The location of the objects and the access to them.
@@ -126,7 +127,8 @@ impl S3Config {
         if prefix.len() > PREFIX_BYTES_MAX || !(prefix.is_empty() || segments) || !prefix.bytes().all(allowed)
         {
             return Err(invalid(
-                "has a prefix over 128 bytes, with an empty segment, `.` or `..`, or with something else than letters, \
+                "has a prefix over 128 bytes, with an empty segment, `.` or `..`, or with something else \
+                 than letters, \
                  digits, `.`, `_`, `-`, `~`, `@` and `/`",
             ));
         }
@@ -200,7 +202,8 @@ impl S3Config {
             "stall_timeout_ms" => self.stall_timeout = millis(&value)?,
             _ => {
                 return Err(invalid(
-                    "has an unknown query parameter; `s3:` takes `endpoint`, `region`, `path_style`, `allow_http`, \
+                    "has an unknown query parameter; `s3:` takes `endpoint`, `region`, `path_style`, \
+                     `allow_http`, \
                      `connect_timeout_ms`, `response_timeout_ms` and `stall_timeout_ms`",
                 ));
             }
@@ -277,7 +280,8 @@ mod tests {
     #[test]
     fn a_url_says_where_and_how() {
         let config = S3Config::from_url(
-            "s3://AKID:a%2Fb%2Bc:d@files/app/v1/?endpoint=http://127.0.0.1:3900&region=garage&path_style=true",
+            "s3://AKID:a%2Fb%2Bc:d@files/app/v1/\
+             ?endpoint=http://127.0.0.1:3900&region=garage&path_style=true",
         )
         .unwrap();
         assert_eq!(config.keys, Some(("AKID".to_owned(), "a/b+c:d".to_owned())));

@@ -149,7 +149,8 @@ async fn times(engine: &Engine) -> Vec<Check> {
 }
 
 async fn versions(engine: &Engine) -> Check {
-    let advice = "turn versions on, with a rule that removes old ones after some days; or back the bucket up otherwise";
+    let advice = "turn versions on, with a rule that removes old ones after some days; or back the bucket up \
+                  otherwise";
     match engine.client.get_bucket_versioning().bucket(&engine.bucket).send().await {
         Ok(answer) if answer.status() == Some(&BucketVersioningStatus::Enabled) => Check::ok(
             "versioning",

@@ -220,7 +220,8 @@ pub(super) fn endpoint(config: &S3Config) -> Result<Option<String>> {
 /// Finds credentials now, so that missing credentials get a specific error.
 async fn find_credentials(shared: &aws_config::SdkConfig) -> Result<()> {
     let denied = |message| Error::new(ErrorKind::PermissionDenied, OPEN, message).with_field("url");
-    const NONE: &str = "no credentials are found; write them into the URL as `s3://ACCESS_KEY:SECRET_KEY@bucket`, or \
+    const NONE: &str = "no credentials are found; write them into the URL as \
+                        `s3://ACCESS_KEY:SECRET_KEY@bucket`, or \
                         set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or a profile";
     let Some(provider) = shared.credentials_provider() else { return Err(denied(NONE)) };
     match tokio::time::timeout(CREDENTIALS_TIMEOUT, provider.provide_credentials()).await {
@@ -229,7 +230,8 @@ async fn find_credentials(shared: &aws_config::SdkConfig) -> Result<()> {
         Err(_) => Err(Error::new(
             ErrorKind::Timeout,
             OPEN,
-            "no credentials were found in time; write them into the URL or the environment if this machine has no role, \
+            "no credentials were found in time; write them into the URL or the environment if this machine \
+             has no role, \
              or turn the search for one off with `AWS_EC2_METADATA_DISABLED=true`",
         )
         .with_outcome(Outcome::NotApplied)

@@ -27,7 +27,8 @@ pub(crate) fn code<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Option<&str>
     error.as_service_error().and_then(ProvideErrorMetadata::code)
 }
 
-const NOT_ALLOWED: &str = "the credentials do not allow this in the bucket; check access key and secret key, and grant `s3:ListBucket`, \
+const NOT_ALLOWED: &str = "the credentials do not allow this in the bucket; check access key and secret key, \
+                           and grant `s3:ListBucket`, \
                            `s3:GetObject`, `s3:PutObject`, `s3:DeleteObject` and those of uploads in parts";
 
 /// Returns the error of a transfer without progress beyond the limit.
@@ -59,7 +60,8 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
         ),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => (
             ErrorKind::Timeout,
-            "the server took too long to connect or to answer; check `endpoint=`, or raise `connect_timeout_ms=` or \
+            "the server took too long to connect or to answer; check `endpoint=`, or raise \
+             `connect_timeout_ms=` or \
                  `response_timeout_ms=`",
             Unknown,
         ),
@@ -69,7 +71,8 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
         }
         SdkError::DispatchFailure(_) => (
             ErrorKind::Unavailable,
-            "the server cannot be reached or the connection broke; check `endpoint=`, its certificate and that the server \
+            "the server cannot be reached or the connection broke; check `endpoint=`, its certificate and \
+             that the server \
              runs",
             Unknown,
         ),
@@ -128,7 +131,8 @@ fn by_code(code: &str) -> Option<(ErrorKind, &'static str)> {
         }
         "SignatureDoesNotMatch" | "InvalidSignature" => (
             PermissionDenied,
-            "the secret key does not belong to the access key, or the region is another; check the key and `region=`",
+            "the secret key does not belong to the access key, or the region is another; check the key and \
+             `region=`",
         ),
         "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
             (PermissionDenied, "the session token has expired or is not valid; get new credentials")

@@ -138,7 +138,8 @@ fn durability(config: &SqliteConfig) -> Check {
     match config.synchronous {
         Synchronous::Full => Check::ok("durability", "synchronous=full: the loss of power", DURABLE),
         Synchronous::Normal => {
-            let advice = "leave `synchronous=normal` out of the URL where the last writes must survive the loss of power";
+            let advice = "leave `synchronous=normal` out of the URL where the last writes must survive the \
+                          loss of power";
             Check::warn(
                 "durability",
                 "synchronous=normal: kill -9, not always the loss of power",

@@ -88,7 +88,8 @@ fn describe(code: ErrorCode) -> (ErrorKind, &'static str, Outcome) {
     match code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (
             ErrorKind::Timeout,
-            "another process kept the database locked for longer than `busy_timeout_ms`; try again, or raise it",
+            "another process kept the database locked for longer than `busy_timeout_ms`; try again, or raise \
+             it",
             NotApplied,
         ),
         ErrorCode::DiskFull => {
@@ -105,7 +106,8 @@ fn describe(code: ErrorCode) -> (ErrorKind, &'static str, Outcome) {
         ),
         ErrorCode::CannotOpen => (
             ErrorKind::PermissionDenied,
-            "the database file cannot be opened for writing; check that its folder is there, and the rights of both",
+            "the database file cannot be opened for writing; check that its folder is there, and the rights \
+             of both",
             NotApplied,
         ),
         ErrorCode::DatabaseCorrupt => {

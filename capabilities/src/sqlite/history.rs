@@ -72,13 +72,16 @@ impl SqliteHistoryProvider {
     }
 
     /// Reads messages, which counts as a use of the thread.
-    async fn read(
+    async fn read<R>(
         &self,
         operation: &'static str,
         thread: &Thread,
         fits_inline: bool,
-        read: impl Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
-    ) -> Result<Vec<StoredMessage>> {
+        read: R,
+    ) -> Result<Vec<StoredMessage>>
+    where
+        R: Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
+    {
         loop {
             let (address, read) = (self.address(thread), read.clone());
             let job = move |sql: &Connection, budget: &mut ReadBudget| read(sql, &address, budget);

@@ -68,7 +68,10 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         let ignored = std::env::var(server.variable).is_err() && !required;
         macro_rules! trials {
             ($($test:ident)*) => {
-                [$(trial(format!("{}::{}", server.name, stringify!($test)), ignored, move || $test(server))),*]
+                [$({
+                    let name = format!("{}::{}", server.name, stringify!($test));
+                    trial(name, ignored, move || $test(server))
+                }),*]
             };
         }
         trials.extend(trials![

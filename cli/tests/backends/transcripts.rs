@@ -17,15 +17,28 @@ const HOSTILE: &str = concat!(
     "\n",
     r#"{"role":"user","content":"","n":1e16,"z":-0.0,"i":1.0,"u":18446744073709551615,"f":0.1,"e":1E-7}"#,
     "\n\n",
-    r#"{"content":"é e\u0301 \ud83d\ude00 \u0000 \u2028","role":"user","ключ":"\u0000","id":"D1:1","nul\u0000":1}"#,
+    concat!(
+        r#"{"content":"é e\u0301 \ud83d\ude00 \u0000 \u2028","role":"user","ключ":"\u0000","id":"D1:1","#,
+        r#""nul\u0000":1}"#,
+    ),
     "\r\n",
-    r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1e16}"}},{"index":1,"id":"c2","type":"function","function":{"name":"g","arguments":{"x":-0.0}}}]}"#,
+    concat!(
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","#,
+        r#""function":{"name":"f","arguments":"{\"a\": 1e16}"}},{"index":1,"id":"c2","type":"function","#,
+        r#""function":{"name":"g","arguments":{"x":-0.0}}}]}"#,
+    ),
     "\n",
     r#"{"role":"tool","tool_call_id":"c1","content":"","is_error":false}"#,
     "\n",
-    r#"{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"g"}"#,
+    concat!(
+        r#"{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"a"},{"type":"text","#,
+        r#""text":"b"}],"name":"g"}"#,
+    ),
     "\n",
-    r#"{"role":"user","content":["x",{"type":"image_url","image_url":{"url":"https://example.org/x.png"}}],"tool_calls":null}"#,
+    concat!(
+        r#"{"role":"user","content":["x",{"type":"image_url","#,
+        r#""image_url":{"url":"https://example.org/x.png"}}],"tool_calls":null}"#,
+    ),
     "\n",
     r#"{"role":"assistant","refusal":"No.","larder":{"mine":true},"larder.line":[1]}"#,
 );
@@ -225,7 +238,10 @@ fn the_window_is_what_the_profile_says_and_looking_changes_nothing() {
     assert_eq!(document["size"]["messages"], 8);
     assert!(document.get("explanation").is_none());
 
-    let nothing = r#"{"profile":{"short_term_memory_strategy":[{"memory_strategy_id":"max_tokens","memory_max_tokens":-1}]}}"#;
+    let nothing = concat!(
+        r#"{"profile":{"short_term_memory_strategy":[{"memory_strategy_id":"max_tokens","#,
+        r#""memory_max_tokens":-1}]}}"#,
+    );
     let profile = place.file("profile.json", nothing);
     let profile = ["--profile", profile.to_str().unwrap(), "--explain", "--format", "json"];
     let document: Value = serde_json::from_str(&succeeded(&run(&profile))).unwrap();

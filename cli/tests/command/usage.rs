@@ -139,7 +139,8 @@ fn waivers_are_read_first_shown_where_they_met_nothing_and_an_error_once_they_ex
     let path = file.to_str().unwrap();
     let waiver = |clause: &str, expires: &str| {
         let text = format!(
-            "[[waiver]]\nbackend = \"memory\"\nclause = \"{clause}\"\nreason = \"known\"\nexpires = {expires}\n"
+            "[[waiver]]\nbackend = \"memory\"\nclause = \"{clause}\"\nreason = \"known\"\nexpires = \
+             {expires}\n"
         );
         std::fs::write(&file, text).unwrap();
         ["check", "memory:", "--filter", "KV-001", "--waivers", path]

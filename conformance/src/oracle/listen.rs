@@ -218,7 +218,8 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
         match events.remove(&number) {
             None => {
                 let finding = format!(
-                    "the message at {number} never came to a subscriber that starts again from the last it saw; \
+                    "the message at {number} never came to a subscriber that starts again from the last it \
+                     saw; \
                      the last that came is {}",
                     heard.last
                 );

@@ -95,7 +95,8 @@ impl TaskClient {
                 let first = self.board.0 == 1 || self.board.1 == State::Absent;
                 self.board.1 = State::There;
                 if first {
-                    let finding = "a new board is refused as one that is there: the call met its own effect, or that \
+                    let finding = "a new board is refused as one that is there: the call met its own effect, \
+                                   or that \
                                    of one reported as not applied";
                     return Some(Defect::new("STORE-013", finding));
                 }
@@ -174,7 +175,8 @@ impl TaskClient {
                 task.looked = false;
                 task.is_certain().then(|| {
                     let finding = format!(
-                        "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or that of a \
+                        "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or \
+                         that of a \
                          step reported as not applied"
                     );
                     Defect::new("STORE-013", finding)

@@ -120,7 +120,8 @@ impl fmt::Display for WaiverUse {
             WaiverStatus::Expired => {
                 write!(
                     f,
-                    "EXPIRED waiver of {subject}: it ended on {expires} (failures that need it: {matched}): {reason}"
+                    "EXPIRED waiver of {subject}: it ended on {expires} (failures that need it: {matched}): \
+                     {reason}"
                 )
             }
             status => write!(f, "waiver {}: {subject}, until {expires}: {reason}", status.as_str()),

@@ -154,7 +154,8 @@ fn a_reexport_leads_to_the_module_that_defines_the_item() {
 #[test]
 fn a_module_and_its_descendants_are_no_circle() {
     let tree = Tree::of_source(
-        "mod a { mod b { use super::One; pub struct Two; mod c { use crate::a::One; } } use b::Two; pub struct One; }",
+        "mod a { mod b { use super::One; pub struct Two; mod c { use crate::a::One; } } use b::Two; pub \
+         struct One; }",
     );
     assert!(circles(&tree).is_empty());
 }

@@ -171,7 +171,8 @@ pub(crate) async fn the_agent_reads_text_and_keeps_no_memory(backend: &Backend) 
     assert_eq!((system.role, question.role), (Role::System, Role::User));
     assert!(system.text.contains("userMessage") && system.text.contains("aiMessage"));
     assert!(system.text.contains("at most 1000 tokens"), "{}", system.text);
-    let tail = "\n\nUSER:\nBook it\n\nAI:\nNow\n\tTOOL_CALL_REQUEST: id=c1, name=book, args={\"to\":\"Oslo\"}\n\
+    let tail = "\n\nUSER:\nBook it\n\nAI:\nNow\n\tTOOL_CALL_REQUEST: id=c1, name=book, \
+                args={\"to\":\"Oslo\"}\n\
         \n\nTOOL_CALL_RESPONSE: id=c1\nseat 12\n\nAI:\nxxx";
     assert!(question.text.starts_with("\n\nUSER:\nm0 and") && question.text.contains(tail));
     assert!(!question.text.contains("hotel"));

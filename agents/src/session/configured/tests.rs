@@ -283,7 +283,9 @@ async fn each_trigger_fires_past_its_threshold() {
                 let off =
                     off.split(", ").filter(|other| !other.contains(field)).collect::<Vec<_>>().join(", ");
                 let document = format!(
-                    r#"{{"long_term_memory_strategy": [{{"long_term_memory_id": "{id}", {off}, {settings}}}]}}"#
+                    r#"{{"long_term_memory_strategy": [
+                        {{"long_term_memory_id": "{id}", {off}, {settings}}}
+                    ]}}"#
                 );
                 let sessions = sessions(&world).configured(&document).unwrap();
                 let session = filled(&world, &sessions, 4).await;

@@ -4,10 +4,18 @@ use serde_json::Value;
 use crate::workflow::{Control, Persistence, WorkflowSpec};
 
 /// The first document of the specification, exactly as published.
-const INTAKE: &str = r#"{ "states": { "intake": { "prompt_task": "greeting", "persistence": "transient" }, "specialist": { "prompt_task": "specialist", "persistence": "persistent" } }}"#;
+const INTAKE: &str = concat!(
+    r#"{ "states": { "intake": { "prompt_task": "greeting", "persistence": "transient" }, "specialist": "#,
+    r#"{ "prompt_task": "specialist", "persistence": "persistent" } }}"#,
+);
 
 /// The second document of the specification, exactly as published.
-const ROUTER: &str = r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "technical": { "prompt_task": "technical", "terminal": true } }}"#;
+const ROUTER: &str = concat!(
+    r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "#,
+    r#""routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "#,
+    r#""ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "#,
+    r#""technical": { "prompt_task": "technical", "terminal": true } }}"#,
+);
 
 /// Proves: PK-11, PK-7
 #[test]
@@ -99,7 +107,10 @@ fn states_that_contradict_each_other_and_bounds_out_of_range_are_refused() {
             "states.z.on_event",
         ),
         (
-            r#"{"states": {"a": {"prompt_task": "t", "on_event": {"E": "g"}}, "g": {"prompt_task": "t", "control": "agent"}}}"#,
+            concat!(
+                r#"{"states": {"a": {"prompt_task": "t", "on_event": {"E": "g"}}, "g": {"prompt_task": "#,
+                r#""t", "control": "agent"}}}"#,
+            ),
             "control",
             "states.g.control",
         ),

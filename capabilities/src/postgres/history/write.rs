@@ -70,7 +70,8 @@ pub(super) struct Append {
 const APPEND_ONE: &str = "WITH t AS (
         UPDATE larder.threads s
         SET last_seq = s.last_seq + 1, messages = s.messages + 1, bytes = s.bytes + $5,
-            expires_ms = CASE WHEN s.ttl_refresh THEN larder.prolonged(s.expires_ms, s.ttl_ms) ELSE s.expires_ms END
+            expires_ms = CASE WHEN s.ttl_refresh THEN larder.prolonged(s.expires_ms, s.ttl_ms) ELSE \
+            s.expires_ms END
         WHERE s.namespace = $1 AND s.agent = $2 AND s.session = $3
             AND (s.expires_ms IS NULL OR larder.is_to_come(s.expires_ms))
             AND (SELECT v.version FROM larder.schema_version v) = $9

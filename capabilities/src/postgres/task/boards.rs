@@ -23,7 +23,8 @@ pub(super) async fn create(
     new: &NewBoard,
 ) -> Fallible<Board> {
     let numbers = sqlx::query(
-        "INSERT INTO larder.boards AS b (namespace, conversation, agent, live, last_position, last_revision, last_token,
+        "INSERT INTO larder.boards AS b (namespace, conversation, agent, live, last_position, last_revision, \
+         last_token,
                                   parent, label)
          VALUES ($1, $2, $3, TRUE, $6, 1, 0, $4, $5)
          ON CONFLICT (namespace, conversation, agent)

@@ -129,7 +129,8 @@ pub(super) async fn settle(
          UPDATE larder.tasks t SET status = 'succeeded', revision = board.last_revision, lease_worker = NULL,
                             lease_token = NULL, lease_expires_ms = NULL
          FROM board
-         WHERE t.namespace = $1 AND t.conversation = $2 AND t.agent = board.agent AND t.status = 'in_progress'",
+         WHERE t.namespace = $1 AND t.conversation = $2 AND t.agent = board.agent AND t.status = \
+         'in_progress'",
     )
     .bind(namespace.as_str())
     .bind(conversation.as_str())

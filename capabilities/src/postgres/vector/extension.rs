@@ -43,7 +43,8 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
     }
     if !found.version.as_deref().is_some_and(is_new_enough) {
         return Err(refused(
-            "pgvector is older than 0.8.0; install a newer one on the server and run `ALTER EXTENSION vector UPDATE`",
+            "pgvector is older than 0.8.0; install a newer one on the server and run `ALTER EXTENSION vector \
+             UPDATE`",
         )
         .into());
     }
@@ -116,11 +117,13 @@ async fn look(connection: &mut PgConnection) -> Fallible<Found> {
     let row = sqlx::query(
         "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
                 EXISTS (SELECT 1 FROM pg_attribute
-                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped),
+                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT \
+                        attisdropped),
                 EXISTS (SELECT 1 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
                         WHERE t.typname = 'vector' AND n.nspname = ANY (current_schemas(true))),
                 EXISTS (SELECT 1 FROM pg_attribute
-                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped
+                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT \
+                        attisdropped
                             AND attnotnull)",
     )
     .fetch_one(connection)

@@ -176,7 +176,8 @@ fn silent() -> Error {
 fn name_owner(failure: Failure) -> Failure {
     match failure {
         Failure::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => {
-            let message = "only who owns the table `larder.documents` may index it; have its owner open the database with \
+            let message = "only who owns the table `larder.documents` may index it; have its owner open the \
+                           database with \
                            `vector_index=hnsw`";
             Error::new(ErrorKind::PermissionDenied, super::BUILD_INDEX, message).into()
         }
@@ -292,7 +293,8 @@ async fn build(
 async fn remove_orphans(connection: &mut PgConnection) -> Fallible<()> {
     let statements: Vec<String> = sqlx::query_scalar(
         r"SELECT format('DROP INDEX CONCURRENTLY IF EXISTS larder.%I', i.relname) FROM pg_catalog.pg_class i
-          WHERE i.relnamespace = 'larder'::regnamespace AND i.relkind = 'i' AND i.relname ~ '^documents_(hnsw|gin)_'
+          WHERE i.relnamespace = 'larder'::regnamespace AND i.relkind = 'i'
+            AND i.relname ~ '^documents_(hnsw|gin)_'
             AND NOT EXISTS (SELECT FROM larder.collections c, unnest(ARRAY['hnsw', 'gin']) kind
                             WHERE i.relname = larder.index_name(kind, c.namespace, c.name, c.dimensions))",
     )

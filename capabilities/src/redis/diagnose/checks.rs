@@ -183,7 +183,8 @@ mod tests {
                 [Fine, Warn, Fine],
             ),
             (
-                "loading:1\r\nrole:master\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\nredis_version:8.0\r\n",
+                "loading:1\r\nrole:master\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\n\
+                 redis_version:8.0\r\n",
                 [Fail, Fine, Fine],
             ),
         ] {

@@ -165,7 +165,8 @@ impl Cluster {
     }
 }
 
-const NOT_READY: &str = "no server of the cluster that answers holds the slot of the key; check that its servers run and \
+const NOT_READY: &str = "no server of the cluster that answers holds the slot of the key; check that its \
+                         servers run and \
                          `CLUSTER INFO` says `ok`";
 
 fn not_ready() -> Error {

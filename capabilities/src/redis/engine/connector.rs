@@ -144,7 +144,8 @@ impl Connector {
             return Failure::Connect(error);
         }
         let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Unavailable };
-        let message = "no trusted TLS connection to the server; does it speak TLS, and is its certificate valid for \
+        let message = "no trusted TLS connection to the server; does it speak TLS, and is its certificate \
+                       valid for \
                        the host of the URL? Name a private authority in `tls_ca_file`";
         Error::new(kind, OPERATION, message).with_outcome(Outcome::NotApplied).into()
     }

@@ -76,7 +76,8 @@ fn late() -> Error {
     Error::new(
         ErrorKind::Timeout,
         OPEN,
-        "the server answers too slowly for its conditional writes to be tried out; check its load and the network",
+        "the server answers too slowly for its conditional writes to be tried out; check its load and the \
+         network",
     )
     .with_outcome(Outcome::NotApplied)
 }

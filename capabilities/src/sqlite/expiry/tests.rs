@@ -152,13 +152,25 @@ async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk_and_watchers_
     let brief = |ttl_ms| KeyValuePutOptions::default().with_ttl(Duration::from_millis(ttl_ms));
     let put = values.put(&bucket, &gone, Bytes::from_static(b"value"), brief(1)).await.unwrap();
     values.set(&bucket, &kept, Bytes::from_static(b"value")).await.unwrap();
-    database.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
+    database
+        .look()
+        .execute_batch(
+            "UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets \
+                                   SET sweep_ms = sweep_ms - 70000",
+        )
+        .unwrap();
     // A key that has just expired stays, because active watchers may not have read its put.
     values.put(&bucket, &recent, Bytes::from_static(b"value"), brief(1)).await.unwrap();
     // The write removed the other key.
     assert_eq!(database.count("kv_tombstones WHERE expired = 1"), 1);
     assert_eq!(sqlite.sweep().await.unwrap(), 0);
-    database.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
+    database
+        .look()
+        .execute_batch(
+            "UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets \
+                                   SET sweep_ms = sweep_ms - 70000",
+        )
+        .unwrap();
     assert_eq!(sqlite.sweep().await.unwrap(), 1);
     assert_eq!((database.count("kv_entries"), database.count("kv_buckets WHERE sweep_ms IS NULL")), (1, 1));
     let events = values.watch(&bucket, "", Revision::ZERO).await.unwrap();

@@ -43,7 +43,8 @@ pub(super) struct Matching {
 /// are JSON.
 pub(super) const MATCHING: &str = "SELECT seq, body FROM messages
      WHERE thread = ?1 AND seq < ?2
-        AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM json_each(?6)))
+        AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM \
+        json_each(?6)))
         AND author NOT IN (SELECT value FROM json_each(?7))
         AND author_role NOT IN (SELECT value FROM json_each(?8))
      ORDER BY seq DESC LIMIT ?3";

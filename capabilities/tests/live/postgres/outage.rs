@@ -113,7 +113,8 @@ pub(crate) async fn rights_that_are_missing_are_named() {
         says(&error, ErrorKind::PermissionDenied, &["grant it", "`USAGE` on the schema `larder`"]);
         // With every permission on the tables, the user may still not create pgvector.
         let rights = "GRANT USAGE ON SCHEMA larder TO ROLE;
-             GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE; GRANT ALL ON ALL SEQUENCES IN SCHEMA larder TO ROLE";
+             GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE; GRANT ALL ON ALL SEQUENCES IN SCHEMA larder \
+             TO ROLE";
         let user = role(&url, "user", rights).await;
         let postgres = open(&user).await.unwrap();
         let thread = Thread::new("a", "s").unwrap();
@@ -129,9 +130,7 @@ pub(crate) async fn rights_that_are_missing_are_named() {
         let space = CollectionName::new("space").unwrap();
         let document = Document::new(DocumentId::new("d").unwrap(), "")
             .with_embedding(Embedding::new(vec![1.0]).unwrap());
-        VectorStore::put(&vectors, &space, vec![document], PutMode::Upsert)
-            .await
-            .unwrap();
+        VectorStore::put(&vectors, &space, vec![document], PutMode::Upsert).await.unwrap();
         let error = vectors.build_index(&space).await.unwrap_err();
         says(&error, ErrorKind::PermissionDenied, &["own"]);
         postgres.close().await;

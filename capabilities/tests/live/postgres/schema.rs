@@ -84,7 +84,8 @@ pub(crate) async fn eight_processes_migrate_a_new_database_once() {
                     WHERE command_tag IN ('CREATE SCHEMA', 'CREATE TABLE'); END $$;
              CREATE EVENT TRIGGER mark ON ddl_command_end EXECUTE FUNCTION public.mark();
              DO $$ BEGIN EXECUTE format(
-                'ALTER DATABASE %I SET default_transaction_isolation TO ''repeatable read''', current_database());
+                'ALTER DATABASE %I SET default_transaction_isolation TO ''repeatable read''', \
+                current_database());
              END $$",
         )
         .await;
@@ -179,8 +180,10 @@ pub(crate) async fn every_key_begins_with_the_namespace() {
             "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'larder'::regnamespace
                 AND c.relkind IN ('r', 'p') AND c.relname <> 'schema_version'
                 AND (NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
-                    OR EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisunique AND 'namespace' <>
-                        (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = x.indkey[0])))",
+                    OR EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisunique AND \
+                    'namespace' <>
+                        (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = \
+                        x.indkey[0])))",
         )
         .fetch_all(&mut admin)
         .await

@@ -39,7 +39,8 @@ pub(super) fn header(page: &mut String, report: &Report) {
     let _ = write!(
         page,
         "<header class=\"top\"><h1>Larder conformance</h1>\n\
-         <p class=\"verdict\"><span class=\"mark {class}\" aria-hidden=\"true\">{sign}</span>{}</p>\n<div class=\"facts\">",
+         <p class=\"verdict\"><span class=\"mark {class}\" aria-hidden=\"true\">{sign}</span>{}</p>\n<div \
+         class=\"facts\">",
         escape(&words)
     );
     // 2026-11-21T16:20:00.123456Z, to the minute.
@@ -103,7 +104,8 @@ pub(super) fn navigation(page: &mut String, report: &Report) {
 /// Writes a card for each backend: its URL and its proven levels.
 pub(super) fn backends(page: &mut String, report: &Report) {
     page.push_str(
-        "<section id=\"backends\" aria-labelledby=\"backends-title\"><h2 id=\"backends-title\">What each backend has proven</h2>\n\
+        "<section id=\"backends\" aria-labelledby=\"backends-title\"><h2 id=\"backends-title\">What each \
+         backend has proven</h2>\n\
          <div class=\"cards\">\n",
     );
     for (backend, standing) in report.backends.iter().zip(report.standings()) {
@@ -128,7 +130,8 @@ pub(super) fn backends(page: &mut String, report: &Report) {
         let class = if absent.required { "error" } else { "unsupported" };
         let _ = write!(
             page,
-            "<article class=\"card\"><h3>{}<span class=\"tag {class}\">{required}</span></h3><p class=\"muted\">{}</p></article>\n",
+            "<article class=\"card\"><h3>{}<span class=\"tag {class}\">{required}</span></h3><p \
+             class=\"muted\">{}</p></article>\n",
             escape(&absent.name),
             escape(&absent.reason)
         );
@@ -186,7 +189,8 @@ pub(super) fn waivers(page: &mut String, report: &Report) {
     page.push_str(
         "<section id=\"waivers\" aria-labelledby=\"waivers-title\"><h2 id=\"waivers-title\">Waivers</h2>\n\
          <div class=\"scroll\"><table><thead><tr><th scope=\"col\">what</th><th scope=\"col\">status</th>\
-         <th scope=\"col\">failures</th><th scope=\"col\">until</th><th scope=\"col\">reason</th></tr></thead><tbody>",
+         <th scope=\"col\">failures</th><th scope=\"col\">until</th><th \
+         scope=\"col\">reason</th></tr></thead><tbody>",
     );
     for used in &report.waivers {
         let (class, sign) = match used.status {
@@ -197,7 +201,8 @@ pub(super) fn waivers(page: &mut String, report: &Report) {
         };
         let _ = write!(
             page,
-            "<tr><th scope=\"row\">{}</th><td><span class=\"tag {class}\">{sign} {}</span></td><td class=\"number\">{}</td>\
+            "<tr><th scope=\"row\">{}</th><td><span class=\"tag {class}\">{sign} {}</span></td><td \
+             class=\"number\">{}</td>\
              <td class=\"number\">{}</td><td>{}</td></tr>\n",
             escape(&used.waiver.subject()),
             used.status.as_str(),
@@ -214,7 +219,8 @@ pub(super) fn footer(page: &mut String, report: &Report) {
     let _ = write!(
         page,
         "<footer>Suite {} in a {} build{jobs}. The same run for machines: report.json and junit.xml. \
-         <noscript>Without its script this page shows everything but the details behind the cells.</noscript></footer>\n",
+         <noscript>Without its script this page shows everything but the details behind the \
+         cells.</noscript></footer>\n",
         report.suite_version,
         json::build()
     );

@@ -31,7 +31,7 @@ pub(super) async fn a_copy_is_equal_and_independent(context: Context) -> CaseRes
     expect::that(b.get_bytes(&target).await? == bytes, "the copy as it was", "gone with its source")
 }
 
-pub(super) async fn copying_what_is_not_there_is_not_found(context: Context) -> CaseResult {
+pub(super) async fn copying_a_missing_blob_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let target = key("target")?;
     a.put_bytes(&target, Bytes::from_static(b"kept")).await?;
@@ -41,7 +41,7 @@ pub(super) async fn copying_what_is_not_there_is_not_found(context: Context) -> 
     expect::equal("everything stored", &dump(&*b).await?, &before)
 }
 
-pub(super) async fn a_copy_replaces_its_target_whole(context: Context) -> CaseResult {
+pub(super) async fn a_copy_replaces_its_target_completely(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let (source, target) = (key("source")?, key("target")?);
     a.put(&target, noise(90_000, 7).into(), described()).await?;
@@ -67,7 +67,7 @@ pub(super) async fn copying_onto_itself_changes_nothing(context: Context) -> Cas
     expect::equal("bytes", &b.get_bytes(&key).await?, &Bytes::from_static(b"bytes"))
 }
 
-pub(super) async fn a_deleted_blob_is_gone(context: Context) -> CaseResult {
+pub(super) async fn a_deleted_blob_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("brief")?;
     a.put_bytes(&key, Bytes::from_static(b"1")).await?;
@@ -80,7 +80,7 @@ pub(super) async fn a_deleted_blob_is_gone(context: Context) -> CaseResult {
     expect::equal("written again", &b.get_bytes(&key).await?, &Bytes::from_static(b"2"))
 }
 
-pub(super) async fn deleting_nothing_says_so(context: Context) -> CaseResult {
+pub(super) async fn deleting_a_missing_blob_returns_false(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     a.put_bytes(&key("there/below")?, Bytes::from_static(b"1")).await?;
     let before = dump(&*b).await?;
@@ -90,7 +90,7 @@ pub(super) async fn deleting_nothing_says_so(context: Context) -> CaseResult {
     expect::equal("everything stored", &dump(&*b).await?, &before)
 }
 
-pub(super) async fn deleting_leaves_longer_keys(context: Context) -> CaseResult {
+pub(super) async fn deleting_keeps_longer_keys(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     for name in ["p", "p/q", "pq", "p.q", "P"] {
         a.put_bytes(&key(name)?, Bytes::from(name)).await?;

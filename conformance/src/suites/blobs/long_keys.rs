@@ -27,7 +27,7 @@ pub(super) fn cases() -> Vec<Case> {
             .at_level(Level::Hostile)
             .needing(Capability::BlobLongKeys),
         case!(Blobs, "BLOB-018", a_key_that_is_too_long_is_unsupported).at_level(Level::Hostile),
-        case!(Blobs, "BLOB-028", nothing_is_under_a_key_that_is_too_long).at_level(Level::Hostile),
+        case!(Blobs, "BLOB-028", a_key_that_is_too_long_has_no_blob).at_level(Level::Hostile),
     ]
 }
 
@@ -177,7 +177,7 @@ fn refused<T: std::fmt::Debug>(what: &str, result: Result<T, Error>) -> CaseResu
     expect::equal("what became of the call", &error.outcome(), &Outcome::NotApplied)
 }
 
-async fn nothing_is_under_a_key_that_is_too_long(context: Context) -> CaseResult {
+async fn a_key_that_is_too_long_has_no_blob(context: Context) -> CaseResult {
     let namespace = namespace_of(&context, "\u{1}", BLOB_SHORT_NAMESPACE_BYTES_MAX)?;
     let Handles { a, b } = open_two(&context, &namespace).await?;
     let marker = key("marker")?;

@@ -19,7 +19,7 @@ const STAR: [(&str, &str, &str, &str); 7] = [
     ("r7", "t", "c", "c"),
 ];
 
-pub(super) async fn an_entity_goes_with_its_relationships(context: Context) -> CaseResult {
+pub(super) async fn an_entity_is_deleted_with_its_relationships(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     store_all(&*a, &nodes(&["hub", "a", "b", "c"])?, &edges(&STAR)?).await?;
     let answer = a.delete_entity(&entity_id("hub")?).await?;
@@ -37,7 +37,7 @@ pub(super) async fn an_entity_goes_with_its_relationships(context: Context) -> C
     expect::equal("an entity alone", &answer, &DeletedEntity { existed: true, relationships: 0 })
 }
 
-pub(super) async fn neighbors_of_a_deleted_entity_stay(context: Context) -> CaseResult {
+pub(super) async fn neighbors_of_a_deleted_entity_remain(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let left = nodes(&["a", "b", "c"])?;
     store_all(&*a, &nodes(&["hub", "a", "b", "c"])?, &edges(&STAR)?).await?;
@@ -48,7 +48,7 @@ pub(super) async fn neighbors_of_a_deleted_entity_stay(context: Context) -> Case
     expect::equal("a walk among them", &outline(&reached), &expected)
 }
 
-pub(super) async fn deleting_what_is_not_there_answers_so(context: Context) -> CaseResult {
+pub(super) async fn deleting_a_missing_entity_reports_it(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let nothing = DeletedEntity { existed: false, relationships: 0 };
     expect::equal("in an empty graph", &a.delete_entity(&entity_id("a")?).await?, &nothing)?;
@@ -61,7 +61,7 @@ pub(super) async fn deleting_what_is_not_there_answers_so(context: Context) -> C
     expect::equal("the second time", &b.delete_entity(&entity_id("a")?).await?, &nothing)
 }
 
-pub(super) async fn a_deleted_relationship_is_gone_and_its_ends_stay(context: Context) -> CaseResult {
+pub(super) async fn a_deleted_relationship_leaves_its_entities(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let entities = nodes(&["hub", "a", "b", "c"])?;
     store_all(&*a, &entities, &edges(&STAR)?).await?;
@@ -84,7 +84,7 @@ pub(super) async fn a_deleted_relationship_is_gone_and_its_ends_stay(context: Co
     expect::equal("the walk", &outline(&reached), &expected)
 }
 
-pub(super) async fn counts_are_of_what_can_be_read(context: Context) -> CaseResult {
+pub(super) async fn counts_equal_the_readable_items(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let none = GraphCounts { entities: 0, relationships: 0 };
     expect::equal("of an empty graph", &b.count().await?, &none)?;

@@ -344,7 +344,9 @@ macro_rules! bad_ids {
     ($($name:literal, $field:literal, $id:ident;)*) => {
         vec![$(
             bad(concat!("an_empty_", $name, "_id"), $field, Some(1), |_, _| made($id::new(""))),
-            bad(concat!("a_", $name, "_id_of_513_bytes"), $field, Some(ID_BYTES_MAX), |_, _| made($id::new(x(513)))),
+            bad(concat!("a_", $name, "_id_of_513_bytes"), $field, Some(ID_BYTES_MAX), |_, _| {
+                made($id::new(x(513)))
+            }),
             bad(concat!("a_", $name, "_id_with_nul"), $field, None, |_, _| made($id::new("a\0b"))),
         )*]
     };

@@ -105,7 +105,7 @@ pub(super) async fn a_key_written_again_gets_a_greater_revision(context: Context
     Ok(())
 }
 
-pub(super) async fn keys_that_begin_with_a_deleted_one_stay(context: Context) -> CaseResult {
+pub(super) async fn keys_that_begin_with_a_deleted_one_remain(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("prefixes")?;
     let all = ["user", "user%", "user/1", "user1", "use", "user:1", "userr"];

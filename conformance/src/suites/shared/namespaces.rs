@@ -60,7 +60,8 @@ pub(super) async fn outlive_handles(context: Context, contract: Contract) -> Cas
     let isolated = context.harness.isolated().await.map_err(|error| Failure::Engine(format!("{error:?}")))?;
     let Some(harness) = isolated else {
         return Err(Failure::Engine(format!(
-            "durability {declared} is declared, but the harness has no place that can be closed and opened again"
+            "durability {declared} is declared, but the harness has no place that can be closed and opened \
+             again"
         )));
     };
     let context = Context::new(harness, context.namespace, context.seed);

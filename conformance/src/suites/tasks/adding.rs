@@ -41,7 +41,7 @@ pub(super) async fn added_tasks_follow_in_order(context: Context) -> CaseResult 
     expect::equal("planned and abandoned", &(counts.planned, counts.abandoned), &(4, 1))
 }
 
-pub(super) async fn retries_are_three_unless_said(context: Context) -> CaseResult {
+pub(super) async fn retries_are_three_by_default(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["first"]).await?;
     let mut new = new_tasks(&["plain"])?;
@@ -57,7 +57,7 @@ pub(super) async fn retries_are_three_unless_said(context: Context) -> CaseResul
     Ok(())
 }
 
-pub(super) async fn a_batch_with_an_id_that_is_there_adds_nothing(context: Context) -> CaseResult {
+pub(super) async fn a_batch_with_an_existing_id_adds_nothing(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["one", "two"]).await?;
     step(&*a, &board, "one", TaskStatus::InProgress).await?;
@@ -128,7 +128,7 @@ pub(super) async fn concurrent_additions_lose_no_task(context: Context) -> CaseR
     Ok(())
 }
 
-pub(super) async fn of_concurrent_additions_of_one_task_one_wins(context: Context) -> CaseResult {
+pub(super) async fn of_concurrent_additions_of_one_task_one_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "race", "planner", &[]).await?;
     let mut workers: JoinSet<CaseResult<Option<usize>>> = JoinSet::new();

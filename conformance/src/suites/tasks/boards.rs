@@ -87,7 +87,7 @@ pub(super) async fn a_board_of_a_thousand_tasks_reads_back(context: Context) -> 
     )
 }
 
-pub(super) async fn a_board_that_is_there_stays(context: Context) -> CaseResult {
+pub(super) async fn an_existing_board_does_not_change(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = board("talk", "planner")?;
     a.create_task_list(&board, NewBoard::new(new_tasks(&["one", "two"])?).with_label("first")).await?;
@@ -149,7 +149,7 @@ pub(super) async fn a_parent_need_not_exist(context: Context) -> CaseResult {
     expect::equal("how many boards", &boards(&*a, None, 10).await?.len(), &3)
 }
 
-pub(super) async fn one_of_concurrent_creations_wins(context: Context) -> CaseResult {
+pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     for round in 0..3 {
         let board = board("race", &format!("agent-{round}"))?;

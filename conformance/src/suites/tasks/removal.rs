@@ -10,7 +10,7 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-pub(super) async fn a_removed_board_is_gone_and_others_stay(context: Context) -> CaseResult {
+pub(super) async fn a_deleted_board_no_longer_exists_and_others_remain(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let removed = make_in_every_status(&*a, "talk", "one").await?;
     a.add_tasks(&removed, new_tasks(&["leased"])?).await?;
@@ -43,7 +43,7 @@ pub(super) async fn a_removed_board_is_gone_and_others_stay(context: Context) ->
     expect::equal("how many are settled", &b.settle_conversation(&removed.conversation).await?, &3)
 }
 
-pub(super) async fn a_board_made_anew_holds_nothing_old(context: Context) -> CaseResult {
+pub(super) async fn a_board_created_again_is_empty(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = board("talk", "planner")?;
     let old = vec![
@@ -72,7 +72,7 @@ pub(super) async fn a_board_made_anew_holds_nothing_old(context: Context) -> Cas
     expect::equal("the tasks", &names(&tasks(&*a, &board).await?), &vec!["shared", "old"])
 }
 
-pub(super) async fn tokens_and_revisions_go_on(context: Context) -> CaseResult {
+pub(super) async fn tokens_and_revisions_continue(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let (mut token, mut revision) = (None, None);
     for round in 0..3 {

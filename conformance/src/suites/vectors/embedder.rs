@@ -88,7 +88,7 @@ pub(super) async fn missing_embeddings_are_computed(context: Context) -> CaseRes
     same_document("embedded anew with the new text", &read(&*b, &notes, &expected.id).await?, &expected)
 }
 
-pub(super) async fn computed_embeddings_keep_to_the_dimension(context: Context) -> CaseResult {
+pub(super) async fn computed_embeddings_have_the_dimension_of_the_collection(context: Context) -> CaseResult {
     let store = opened(&context, Arc::new(ByBytes { dimensions: DIMENSIONS + 1 })).await?;
     let notes = collection("notes")?;
     let kept = document("kept", &[1.0, 2.0, 3.0, 4.0])?;

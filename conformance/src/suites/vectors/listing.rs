@@ -12,7 +12,7 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-pub(super) async fn reads_answer_each_id_in_its_place(context: Context) -> CaseResult {
+pub(super) async fn reads_return_documents_in_the_order_of_ids(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     put_all(&*a, &notes, &[document("a", &[1.0])?, document("b", &[2.0])?, document("c", &[3.0])?]).await?;
@@ -55,7 +55,7 @@ pub(super) async fn deletions_count_each_document_once(context: Context) -> Case
     expect::equal("left in the end", &a.count(&notes, None).await?, &0)
 }
 
-pub(super) async fn deleting_what_is_not_there_is_no_error(context: Context) -> CaseResult {
+pub(super) async fn deleting_missing_documents_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let absent = ids(&["x", "y"])?;
@@ -68,7 +68,7 @@ pub(super) async fn deleting_what_is_not_there_is_no_error(context: Context) -> 
     same_document("what is there", &read(&*b, &notes, &kept.id).await?, &kept)
 }
 
-pub(super) async fn pages_of_any_size_visit_each_document_once(context: Context) -> CaseResult {
+pub(super) async fn pages_of_any_size_return_each_document_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     put_all(&*a, &collection("notes2")?, &[document("0", &[1.0])?]).await?;
@@ -89,7 +89,7 @@ pub(super) async fn pages_of_any_size_visit_each_document_once(context: Context)
     expect::equal("where there is no collection", &(nowhere.items, nowhere.next), &(Vec::new(), None))
 }
 
-pub(super) async fn paging_goes_on_through_changes(context: Context) -> CaseResult {
+pub(super) async fn paging_continues_during_changes(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let mut stable = Vec::new();
@@ -174,7 +174,7 @@ pub(super) async fn the_default_collection_is_like_any_other(context: Context) -
     expect::equal("after its removal", &collections(&*b, 10).await?, &vec![info("Default", 3, 1)?])
 }
 
-pub(super) async fn emptied_collections_stay_listed(context: Context) -> CaseResult {
+pub(super) async fn emptied_collections_remain_listed(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let (one, two) = (collection("by ids")?, collection("by filter")?);
     put_all(&*a, &one, &[document("a", &[1.0, 2.0])?, document("b", &[1.0, 3.0])?]).await?;
@@ -188,7 +188,7 @@ pub(super) async fn emptied_collections_stay_listed(context: Context) -> CaseRes
     expect::equal("after all deletions", &collections(&*b, 10).await?, &expected)
 }
 
-pub(super) async fn a_dropped_collection_is_empty_and_others_stay(context: Context) -> CaseResult {
+pub(super) async fn a_dropped_collection_is_empty_and_others_remain(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let names = ["gone", "gone2", "Gone", "gon", "gone/x"];
     for name in names {
@@ -211,7 +211,7 @@ pub(super) async fn a_dropped_collection_is_empty_and_others_stay(context: Conte
     Ok(())
 }
 
-pub(super) async fn only_a_drop_frees_the_dimension(context: Context) -> CaseResult {
+pub(super) async fn only_a_drop_releases_the_dimension(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     put_all(&*a, &notes, &[document("a", &[1.0, 2.0])?]).await?;
@@ -231,7 +231,7 @@ pub(super) async fn only_a_drop_frees_the_dimension(context: Context) -> CaseRes
     expect::equal("its hits", &hits.len(), &1)
 }
 
-pub(super) async fn dropping_what_is_not_there_answers_so(context: Context) -> CaseResult {
+pub(super) async fn dropping_a_missing_collection_returns_false(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     put_all(&*a, &collection("there")?, &[document("a", &[1.0])?]).await?;
     for name in ["not there", "There", "ther"] {

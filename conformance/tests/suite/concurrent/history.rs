@@ -89,7 +89,12 @@ wrong! {
             }
         }
 
-        async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        async fn get_messages(
+            &self,
+            thread: &Thread,
+            offset: u64,
+            limit: usize,
+        ) -> Result<Vec<StoredMessage>> {
             if self.defect == Defect::ReadsLate {
                 // One page at a time, each from the thread's state at that moment.
                 let mut all = Vec::new();
@@ -135,7 +140,8 @@ wrong! {
         }
     }
     tail(thread: &Thread, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
-    tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
+    tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize)
+        -> Vec<StoredMessage>;
     page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage>;
     clear_run(thread: &Thread, run: &RunId) -> u64;
     fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked;

@@ -97,12 +97,15 @@ wrong! {
                 _ => {}
             }
             let put = self.inner.put(bucket, key, value, options).await;
-            if self.defect == Defect::Panics && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
-                panic!("nobody thought of that");
+            let conflict = put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict);
+            if self.defect == Defect::Panics && conflict {
+                panic!("an unexpected conflict");
             }
             if self.defect == Defect::ConflictUnexpected {
                 return put.map_err(|error| match error.kind() {
-                    ErrorKind::Conflict => Error::new(ErrorKind::Unexpected, "key_value.put", "serialization"),
+                    ErrorKind::Conflict => {
+                        Error::new(ErrorKind::Unexpected, "key_value.put", "serialization")
+                    }
                     _ => error,
                 });
             }
@@ -116,7 +119,8 @@ wrong! {
                 return Ok(known.clone());
             }
             let found = self.inner.get(bucket, key).await?;
-            if self.defect == Defect::Hangs && found.as_ref().is_some_and(|entry| entry.revision.get() % 7 == 0) {
+            let seventh = found.as_ref().is_some_and(|entry| entry.revision.get() % 7 == 0);
+            if self.defect == Defect::Hangs && seventh {
                 return std::future::pending().await;
             }
             self.cache.lock().unwrap().insert(key.clone(), found.clone());

@@ -121,7 +121,8 @@ wrong! {
     add_tasks(board: &BoardId, tasks: Vec<NewTask>) -> Vec<Task>;
     get_board(board: &BoardId) -> Option<Board>;
     get_task(board: &BoardId, task: &TaskId) -> Option<Task>;
-    list_tasks(board: &BoardId, query: &TaskQuery, page: PageRequest<TaskPosition>) -> Page<Task, TaskPosition>;
+    list_tasks(board: &BoardId, query: &TaskQuery, page: PageRequest<TaskPosition>)
+        -> Page<Task, TaskPosition>;
     list_boards(conversation: Option<&ConversationId>, page: PageRequest<BoardId>) -> Page<Board, BoardId>;
     force_retry(board: &BoardId, task: &TaskId) -> Task;
     renew_lease(board: &BoardId, task: &TaskId, token: FencingToken, lease: Duration) -> Lease;

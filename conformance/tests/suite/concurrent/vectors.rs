@@ -73,7 +73,11 @@ wrong! {
             self.inner.delete(collection, ids).await
         }
 
-        async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
+        async fn search(
+            &self,
+            collection: &CollectionName,
+            request: &SearchRequest,
+        ) -> Result<Vec<SearchHit>> {
             let found = self.inner.search(collection, request).await?;
             if self.defect == Defect::IndexBehind {
                 return Ok(std::mem::replace(&mut *self.index.lock().unwrap(), found));

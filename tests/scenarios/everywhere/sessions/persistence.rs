@@ -60,7 +60,7 @@ pub(crate) async fn flush_replaces_the_session_with_the_conversation_in_one_step
 }
 
 /// Proves: ALQ-7, PK-2
-pub(crate) async fn what_arrives_during_a_flush_stays_and_a_second_flush_of_one_state_is_a_conflict(
+pub(crate) async fn messages_during_a_flush_stay_and_a_second_flush_of_the_state_conflicts(
     backend: &Backend,
 ) {
     let world = World::new(backend).await;
@@ -78,7 +78,7 @@ pub(crate) async fn what_arrives_during_a_flush_stays_and_a_second_flush_of_one_
 }
 
 /// Proves: ALQ-7, PK-2
-pub(crate) async fn what_arrives_while_a_flush_reads_is_there_once(backend: &Backend) {
+pub(crate) async fn messages_that_arrive_while_a_flush_reads_are_stored_once(backend: &Backend) {
     let world = World::new(backend).await;
     let probe = world.probe();
     let sessions = world.sessions_on(probe.clone());

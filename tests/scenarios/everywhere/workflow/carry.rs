@@ -267,7 +267,8 @@ pub(crate) async fn a_summarizer_set_to_fail_stops_the_transition_and_nothing_ch
 /// Proves: PK-9
 pub(crate) async fn summaries_beyond_the_most_are_left_out_and_the_window_says_so(backend: &Backend) {
     let json = r#"{"states": {
-        "a": {"prompt_task": "a", "on_event": {"Go": "b"}}, "b": {"prompt_task": "b", "on_event": {"Go": "c"}},
+        "a": {"prompt_task": "a", "on_event": {"Go": "b"}},
+        "b": {"prompt_task": "b", "on_event": {"Go": "c"}},
         "c": {"prompt_task": "c", "on_event": {"Go": "d"}}, "d": {"prompt_task": "d"}
     }}"#;
     let bench = bench(backend, json, CarryForward::new(echo()).with_states_max(2)).await;

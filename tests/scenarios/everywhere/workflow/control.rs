@@ -103,10 +103,14 @@ pub(crate) async fn a_terminal_state_ends_the_chain_even_under_the_agents_contro
         backend,
         r#"{"states": {
             "plan": {"prompt_task": "plan", "on_event": {"Do": "do"}},
-            "do": {"prompt_task": "do", "description": "Does it.", "control": "agent", "on_event": {"Done": "end"}},
+            "do": {
+                "prompt_task": "do", "description": "Does it.", "control": "agent",
+                "on_event": {"Done": "end"}
+            },
             "end": {"prompt_task": "end", "control": "agent", "terminal": true}
         }}"#,
-    ).await;
+    )
+    .await;
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     assert_eq!(json(&ask(&mut workflow, "Do").await)["description"], json!("Does it."));
