@@ -21,10 +21,8 @@ const MIGRATIONS: [&str; 0] = [];
 const OPERATION: &str = "postgres.open";
 /// The advice for a database of a version before the baseline.
 pub(crate) const TOO_OLD: &str = "the schema is too old for this release to upgrade; write the database to \
-                                  an archive with \
-                                  `larder dump` of the release before, then read the archive with `larder \
-                                  load` into a \
-                                  new database";
+                                  an archive with `larder dump` of the release before, then read the archive \
+                                  with `larder load` into a new database";
 
 /// Returns the version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
@@ -57,9 +55,11 @@ pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fal
     check_version(found)?;
     if found < newest() {
         if mode == Migrate::Check {
-            return Err(
-                refused(found, "the schema is missing or older; open once with `migrate=auto`").into()
-            );
+            return Err(refused(
+                found,
+                "the schema is missing or older; open the database once with `migrate=auto`",
+            )
+            .into());
         }
         sqlx::raw_sql(
             "CREATE SCHEMA IF NOT EXISTS larder;
@@ -96,7 +96,7 @@ fn check_version(found: i64) -> Result<(), Error> {
     if found > newest() {
         return Err(refused(
             found,
-            "the schema is of a newer version of this program; open it with that version or a later one",
+            "the schema was written by a newer version of this program; use that version or a later one",
         ));
     }
     Ok(())

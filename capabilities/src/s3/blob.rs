@@ -102,7 +102,7 @@ impl S3BlobStore {
         Err(Error::new(
             ErrorKind::Unsupported,
             operation,
-            "in this namespace the key makes a name longer than the server keeps; shorten one of them",
+            "is too long for the server in this namespace; shorten the key or the namespace",
         )
         .with_context("capability", Capability::BlobLongKeys.as_str())
         .with_field("key"))
@@ -113,7 +113,7 @@ impl S3BlobStore {
         if self.layout.fits(key) {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::NotFound, operation, "no blob has this key"))
+        Err(Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key"))
     }
 }
 

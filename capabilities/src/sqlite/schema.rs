@@ -18,9 +18,8 @@ const MIGRATIONS: [&str; 0] = [];
 const OPERATION: &str = "sqlite.open";
 /// The advice for a file of a version before the baseline.
 pub(crate) const TOO_OLD: &str = "the file is too old for this release to upgrade; write it to an archive \
-                                  with `larder dump` \
-                                  of the release before, then read the archive with `larder load` into a new \
-                                  file";
+                                  with `larder dump` of the release before, then read the archive with \
+                                  `larder load` into a new file";
 
 /// Returns the version that this program reads and writes.
 pub(crate) fn newest() -> i64 {
@@ -50,7 +49,7 @@ pub(crate) fn check_owner(connection: &Connection) -> Fallible<()> {
     if application == 0 && objects == 0 {
         return Ok(());
     }
-    Err(Error::invalid(OPERATION, "path", "the file is the database of another program; name another file")
+    Err(Error::invalid(OPERATION, "path", "the file is a database of another program; name another file")
         .into())
 }
 

@@ -138,7 +138,7 @@ pub(super) fn append<'c>(sql: &'c mut PgConnection, append: &'c Append) -> BoxFu
             _ => Err(Error::new(
                 ErrorKind::Conflict,
                 APPEND,
-                "the idempotency key was used for other messages",
+                "the idempotency key was used for different messages; use a new key",
             )
             .into()),
         }
@@ -230,7 +230,11 @@ pub(super) fn clear_run<'c>(
 }
 
 pub(super) fn target_is_there() -> Error {
-    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "history.fork",
+        "the target already has messages; fork into an empty thread",
+    )
 }
 
 pub(super) fn fork<'c>(
@@ -256,7 +260,12 @@ pub(super) fn fork<'c>(
         match row.try_get::<i32, _>(0)? {
             0 => Ok(Forked { messages: count(row.try_get(1)?)?, last: Seq::new(row.try_get(2)?) }),
             1 => Err(target_is_there().into()),
-            _ => Err(Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages").into()),
+            _ => Err(Error::new(
+                ErrorKind::NotFound,
+                "history.fork",
+                "the source has no messages to copy; check the thread and `up_to`",
+            )
+            .into()),
         }
     })
 }
@@ -294,8 +303,8 @@ pub(super) fn replace<'c>(
         .await?;
         match row.try_get::<i32, _>(0)? {
             0 => Ok(Replaced { removed: count(row.try_get(1)?)?, seq: Seq::new(row.try_get(2)?) }),
-            1 => conflict("the thread does not reach that far"),
-            _ => conflict("the thread lost messages since it was read"),
+            1 => conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again"),
+            _ => conflict("messages were removed from the thread after `seen`; read the thread again"),
         }
     })
 }

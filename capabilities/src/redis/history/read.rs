@@ -140,5 +140,9 @@ pub(super) fn untouched(error: Error) -> Error {
 }
 
 pub(super) fn at_the_cap(operation: &'static str) -> Error {
-    Error::new(ErrorKind::ResourceExhausted, operation, "the thread has given all numbers that there are")
+    Error::new(
+        ErrorKind::ResourceExhausted,
+        operation,
+        "the thread has used all of its numbers; start another thread",
+    )
 }
