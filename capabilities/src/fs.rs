@@ -13,6 +13,7 @@ mod config;
 pub(crate) mod diagnose;
 mod driver;
 mod engine;
+mod format;
 mod layout;
 
 pub use blob::FsBlobStore;

@@ -22,6 +22,14 @@ pub mod driver;
 mod drivers;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod follow;
+#[cfg(any(
+    feature = "postgres",
+    feature = "redis",
+    feature = "s3",
+    feature = "sqlite",
+    all(feature = "fs", unix)
+))]
+mod format;
 #[cfg(all(feature = "fs", unix))]
 pub mod fs;
 mod memory;

@@ -59,6 +59,7 @@ pub use graph::PostgresGraphStore;
 use history::AppendBatcher;
 pub use history::PostgresHistoryProvider;
 pub use key_value::PostgresKeyValueStore;
+use schema::Schema;
 use task::ClaimBatcher;
 pub use task::PostgresTaskStore;
 pub use vector::PostgresVectorStore;
@@ -94,6 +95,17 @@ impl Postgres {
     /// data), an older schema with `migrate=check`, or a server that is too old.
     pub async fn open(config: PostgresConfig) -> Result<Self> {
         let engine = Engine::open(config.clone()).await?;
+        Ok(Self::new(engine, &config))
+    }
+
+    /// Opens the database as a later release does, whose schema has these migrations more. For tests of
+    /// upgrades.
+    ///
+    /// # Errors
+    /// As [`Postgres::open`].
+    #[doc(hidden)]
+    pub async fn open_as_later(config: PostgresConfig, migrations: &'static [&'static str]) -> Result<Self> {
+        let engine = Engine::open_at(config.clone(), None, Schema { migrations }).await?;
         Ok(Self::new(engine, &config))
     }
 

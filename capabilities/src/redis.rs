@@ -24,6 +24,9 @@
 //! Over TLS all calls share one connection. A call that is dropped before its reply closes its dedicated
 //! connection.
 //!
+//! Every thread, bucket and board carries a format number, which the scripts check. A program that finds
+//! another number returns `Unsupported` and writes nothing, even if it opened the server before.
+//!
 //! Opening reads from the server which failures an acknowledged write survives. With `appendonly yes`,
 //! `appendfsync always` and `no-appendfsync-on-rewrite no`, it survives a power failure. With
 //! `appendfsync no` it survives a crash of the server process. With `everysec` no failure is certain to be
@@ -75,7 +78,16 @@ impl Redis {
     /// evict keys, that is part of a cluster while the URL names a single server, or that is a single server
     /// while the URL names a cluster.
     pub async fn open(config: RedisConfig) -> Result<Self> {
-        Ok(Self { engine: Engine::open(config).await? })
+        Ok(Self { engine: Engine::open(config, script::FORMAT).await? })
+    }
+
+    /// Opens the servers as the next release does, whose format number is one higher. For tests of upgrades.
+    ///
+    /// # Errors
+    /// As [`Redis::open`].
+    #[doc(hidden)]
+    pub async fn open_as_later(config: RedisConfig) -> Result<Self> {
+        Ok(Self { engine: Engine::open(config, script::FORMAT + 1).await? })
     }
 
     /// Returns the key-value store of `namespace`.

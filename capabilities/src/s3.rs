@@ -35,6 +35,7 @@ pub(crate) mod diagnose;
 mod driver;
 mod engine;
 mod failure;
+mod format;
 mod key;
 
 pub use blob::S3BlobStore;

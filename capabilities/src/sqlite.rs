@@ -38,6 +38,7 @@ use engine::Engine;
 pub use graph::SqliteGraphStore;
 pub use history::SqliteHistoryProvider;
 pub use key_value::SqliteKeyValueStore;
+use schema::Schema;
 pub use task::SqliteTaskStore;
 pub use vector::SqliteVectorStore;
 
@@ -58,7 +59,12 @@ impl Sqlite {
     /// how to move the data), or the file system does not support WAL; `Timeout` if another process holds the
     /// lock.
     pub async fn open(config: SqliteConfig) -> Result<Self> {
-        Ok(Self { engine: Engine::open(config, expiry::JOB).await? })
+        Self::open_at(config, Schema::CURRENT).await
+    }
+
+    /// As `open`, as a program with this schema.
+    pub(crate) async fn open_at(config: SqliteConfig, schema: Schema) -> Result<Self> {
+        Ok(Self { engine: Engine::open(config, schema, expiry::JOB).await? })
     }
 
     /// Returns the history store of `namespace`.

@@ -43,7 +43,8 @@ pub struct CompactionAgentConfig {
     /// The time limit of the model call, in milliseconds.
     #[serde(deserialize_with = "whole")]
     pub timeout_ms: u64,
-    /// The largest number of tokens in the model's output.
+    /// The largest number of tokens in the model's output. The model is told this limit; an output that
+    /// exceeds it changes nothing.
     #[serde(deserialize_with = "whole")]
     pub output_tokens_max: u32,
 }
@@ -54,7 +55,7 @@ impl Default for CompactionAgentConfig {
             bytes_threshold: 100_000,
             input_bytes_max: 400_000,
             timeout_ms: 120_000,
-            output_tokens_max: 4_000,
+            output_tokens_max: 1_000,
         }
     }
 }
@@ -278,11 +279,16 @@ impl CompactionAgent {
 
     /// Asks the model. The model receives only this request and keeps nothing.
     async fn rewrite(&self, transcript: String) -> Result<Vec<ChatMessage>> {
-        let messages = vec![ChatMessage::system(INSTRUCTIONS), ChatMessage::user(transcript)];
-        let request =
-            LanguageModelRequest::new(messages).with_output_tokens_max(self.config.output_tokens_max);
+        let most = self.config.output_tokens_max;
+        let instructions = format!("{INSTRUCTIONS}. The whole answer has at most {most} tokens.");
+        let messages = vec![ChatMessage::system(instructions), ChatMessage::user(transcript)];
+        let request = LanguageModelRequest::new(messages).with_output_tokens_max(most);
         let late = |_| {
-            failed(ErrorKind::Timeout, "the model did not respond in time; try again or raise the time limit")
+            failed(
+                ErrorKind::Timeout,
+                "the model did not respond in time; try again or raise the \
+                                                   time limit",
+            )
         };
         let timeout = Duration::from_millis(self.config.timeout_ms);
         let answer = tokio::time::timeout(timeout, self.model.generate(request)).await.map_err(late)??;

@@ -36,7 +36,7 @@ const OPERATION: &str = "pipeline.config";
 /// let no_model = || Err(Error::invalid("example", "pipeline", "no model to summarize with"));
 /// assert_eq!(config.build(&counter, &no_model)?.strategies().len(), 2);
 ///
-/// let wrong = r#"{"pipeline": [{"type": "sliding_window", "max_messages": -1}]}"#;
+/// let wrong = r#"{"pipeline": [{"type": "sliding_window", "max_messages": 0}]}"#;
 /// let error = parse_config::<PipelineConfig>(wrong).unwrap_err();
 /// assert!(error.message().starts_with("pipeline[0]: ") && error.message().contains("`max_messages`"));
 /// # Ok::<(), larder_kernel::Error>(())
@@ -232,7 +232,7 @@ mod tests {
         for (strategy, field) in [
             (r#"{"type": "psychic"}"#, "`type`"),
             (r#"{"max_messages": 3}"#, "`type`"),
-            (r#"{"type": "sliding_window", "max_messages": -1}"#, "`max_messages`"),
+            (r#"{"type": "sliding_window", "max_messages": -2}"#, "`max_messages`"),
             (r#"{"type": "sliding_window", "max_messages": 0}"#, "`max_messages`"),
             (r#"{"type": "sliding_window", "max_chars": 5}"#, "`max_chars`"),
             (r#"{"type": "tool_result_truncation", "max_chars": "5"}"#, "`max_chars`"),

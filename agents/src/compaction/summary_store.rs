@@ -235,7 +235,12 @@ impl SummaryStore {
         self.ttl.map_or(options, |ttl| options.with_ttl(ttl))
     }
 
-    /// Removes the summary of a thread and returns `true` if it existed. Call this when you clear a thread.
+    pub(super) fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// Removes the summary of a thread and returns `true` if it existed. Also removes a summary that was made
+    /// and not stored yet. Call this when you clear a thread.
     ///
     /// # Errors
     /// The errors of the store.
@@ -243,6 +248,7 @@ impl SummaryStore {
     /// # Cancellation
     /// The summary is removed or not.
     pub async fn remove(&self, thread: &Thread) -> Result<bool> {
+        self.drop_drafts(thread).await?;
         self.store.delete(&self.bucket, &self.key("summary", thread)?, None).await
     }
 

@@ -70,9 +70,12 @@ impl AgentContext {
         let summary = Summary { strategy: maker.to_owned(), covers, ..new };
         match summaries.put(thread, revision, &summary).await {
             // Another caller has stored a summary; it is equally valid.
-            Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
-            written => written.map(|_| ()),
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            written => drop(written?),
         }
+        // If this removal fails, the draft no longer fits any summary, and it expires.
+        let _ = summaries.drop_drafts(thread).await;
+        Ok(())
     }
 }
 

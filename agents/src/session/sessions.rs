@@ -19,6 +19,7 @@ use super::summarize::{OnSummaryFailure, Summarizer, SummaryPolicy};
 use super::window::{Assembler, HintOrder};
 use crate::compaction::SummaryStore;
 use crate::context::memory::LimitedWindow;
+use crate::load::OnLoadError;
 use crate::tokens::{EstimatedTokenCounter, TokenCounter};
 
 /// The longest system prompt, in bytes of UTF-8.
@@ -130,6 +131,7 @@ pub struct Sessions {
     pub(crate) ephemeral: Ephemeral,
     pub(crate) author: Option<Author>,
     pub(crate) knowledge: Option<Knowledge>,
+    pub(crate) on_load_error: OnLoadError,
 }
 
 impl fmt::Debug for Sessions {
@@ -170,6 +172,7 @@ impl Sessions {
             ephemeral: Ephemeral::default(),
             author: None,
             knowledge: None,
+            on_load_error: OnLoadError::default(),
         })
     }
 

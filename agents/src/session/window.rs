@@ -374,7 +374,7 @@ fn roll(
 }
 
 /// Checks that each new tool result belongs to a call that the model has seen.
-fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()> {
+pub(super) fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()> {
     let calls = |messages: &[WindowMessage]| -> HashSet<String> {
         let calls = messages.iter().flat_map(|message| &message.message.tool_calls);
         calls.map(|call| call.id.clone()).collect()

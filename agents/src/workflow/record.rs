@@ -36,7 +36,7 @@ pub struct TransitionRecord {
     pub event_id: String,
 }
 
-/// The text that later states receive about an earlier one.
+/// The text that later states receive about an earlier one. The stored run has those of persistent states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Carried {
     pub(crate) visit: Visit,

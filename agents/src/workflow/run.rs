@@ -5,14 +5,15 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use larder_kernel::{
-    AppendOptions, BucketName, ChatMessage, Error, ErrorKind, HistoryProvider, IdempotencyKey, KeyValueStore,
+    BucketName, ChatMessage, Error, ErrorKind, HistoryProvider, IdempotencyKey, KeyValueStore,
     KeyValueStoreExt, Result, Revision, Thread,
 };
 
 use super::open_turn::OpenTurn;
 use super::options::{TransientConversations, WorkflowOptions};
-use super::record::{Address, Chore, Record, TransitionRecord, Visit};
+use super::record::{Address, Record, TransitionRecord, Visit};
 use super::spec::{Persistence, StateSpec, WorkflowSpec};
+use super::transient::TransientSummaries;
 
 /// The bucket that holds the runs.
 const BUCKET: &str = "larder.workflows";
@@ -34,6 +35,8 @@ pub struct Workflow {
     pub(crate) revision: Revision,
     /// The conversation of a transient state that is kept only in this handle.
     pub(crate) local: Option<(Visit, Vec<ChatMessage>)>,
+    /// The summaries that transient states pass to later states.
+    pub(crate) transient: TransientSummaries,
     pub(crate) turn: Option<OpenTurn>,
 }
 
@@ -118,8 +121,21 @@ impl Workflow {
         let record = Record::new(&spec, unique());
         let bucket = BucketName::new(BUCKET)?;
         let (id, revision) = (id.to_owned(), Revision::ZERO);
-        let (local, turn) = (None, None);
-        Ok(Self { history, state, bucket, id, address, spec, options, record, revision, local, turn })
+        let (local, transient, turn) = (None, TransientSummaries::default(), None);
+        Ok(Self {
+            history,
+            state,
+            bucket,
+            id,
+            address,
+            spec,
+            options,
+            record,
+            revision,
+            local,
+            transient,
+            turn,
+        })
     }
 
     /// Returns the run's id.
@@ -330,62 +346,6 @@ impl Workflow {
     pub(crate) async fn read(&mut self) -> Result<()> {
         let (record, revision) = self.load().await?;
         self.adopt(record, revision);
-        Ok(())
-    }
-
-    fn adopt(&mut self, record: Record, revision: Revision) {
-        if self.local.as_ref().is_some_and(|(visit, _)| *visit != record.anchor) {
-            self.local = None;
-        }
-        (self.record, self.revision) = (record, revision);
-    }
-
-    /// Replaces the record that this handle last read, or detects that an earlier attempt already did.
-    pub(crate) async fn commit(&mut self, next: Record) -> Result<()> {
-        let bytes = next.to_bytes()?;
-        match self.state.put_at(&self.bucket, &self.address.key, bytes, self.revision).await {
-            Ok(revision) => {
-                self.adopt(next, revision);
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                let (stored, revision) = self.load().await?;
-                let event = |record: &Record| record.history.last().map(|last| last.event.clone());
-                let own = stored.token == next.token && stored.current == next.current;
-                if own && event(&stored) == event(&next) {
-                    self.adopt(stored, revision);
-                    return Ok(());
-                }
-                let message = "another worker moved the workflow first; begin the turn again";
-                Err(Error::new(ErrorKind::Conflict, "workflow.commit", message))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Does the remaining work of a commit. Repeating it has no second effect, so any number of workers may
-    /// call it.
-    pub(crate) async fn settle(&mut self) -> Result<()> {
-        while let Some(chore) = self.record.chore.clone() {
-            let mut next = self.record.clone();
-            next.chore = None;
-            next.token = unique();
-            match chore {
-                Chore::Clear { thread } => {
-                    self.history.clear(&thread).await?;
-                }
-                Chore::Copy { threads } => self.copy(&threads).await?,
-                Chore::Append { thread, turn, messages } => {
-                    let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new(turn)?);
-                    let placed = self.history.append_many(&thread, messages, options).await?;
-                    next.covered(&thread.session, placed);
-                }
-            }
-            match self.commit(next).await {
-                Err(error) if error.kind() == ErrorKind::Conflict => self.read().await?,
-                other => other?,
-            }
-        }
         Ok(())
     }
 }

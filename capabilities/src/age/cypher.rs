@@ -25,7 +25,7 @@ pub(super) async fn run(connection: &mut PgConnection, call: &Call<'_>) -> Falli
     // Any agtype value loads AGE's library, without which its queries do not parse. Without containment, a
     // pattern's properties compare one by one, which can use the index, and a map matches only an equal map.
     let prepare = format!(
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; {SEARCH_PATH};
+        "{SEARCH_PATH};
          SELECT '0'::ag_catalog.agtype; SET LOCAL age.enable_containment = off"
     );
     sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await?;

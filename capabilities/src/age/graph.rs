@@ -232,11 +232,10 @@ impl CypherCapable for AgeGraphStore {
         for _ in 0..MAKINGS_MAX {
             let rows = self
                 .engine
-                .transaction(cypher::OPERATION, &call, |connection, call| {
+                .snapshot(cypher::OPERATION, &call, |connection, call| {
                     Box::pin(cypher::run(connection, call))
                 })
-                .await
-                .map_err(|error| error.with_idempotent(true))?;
+                .await?;
             if let Some(rows) = rows {
                 return Ok(rows);
             }

@@ -22,6 +22,7 @@ use larder_kernel::{
 use super::blocking::{blocking, cancellation};
 use super::config::FsConfig;
 use super::engine::{Engine, failed};
+use super::format::FORMAT;
 
 /// A [`BlobStore`] over a folder.
 ///
@@ -55,14 +56,21 @@ impl FsBlobStore {
     ///
     /// # Errors
     /// `InvalidInput` for an empty path; `PermissionDenied`, `ResourceExhausted`, `Unavailable` or `Corrupt`
-    /// from the file system.
+    /// from the file system; `Unsupported` if another version of this program wrote the folder in another
+    /// format.
     pub async fn open(config: FsConfig, namespace: Namespace) -> Result<Self> {
+        Self::open_at(config, namespace, FORMAT).await
+    }
+
+    /// As `open`, as a program of this format.
+    pub(crate) async fn open_at(config: FsConfig, namespace: Namespace, format: i64) -> Result<Self> {
         const OPERATION: &str = "blobs.open";
         if config.root.as_os_str().is_empty() {
             return Err(Error::invalid(OPERATION, "root", "is empty; name a folder"));
         }
         let engine = blocking(OPERATION, move || {
-            Engine::open(&config.root).map_err(|error| failed(OPERATION, error, Outcome::NotApplied))
+            let opened = Engine::open(&config.root, format);
+            opened.map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?
         })
         .await?;
         let capabilities = Capabilities::new(engine.durability())

@@ -4,12 +4,14 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::config::FsConfig;
+use super::format::{self, FORMAT};
 use crate::diagnose::{Check, Findings, disk, round_trip};
 
 const THERE: &str = "this folder contains all data";
 const WRITABLE: &str = "the stores write to the folder";
 const LEFTOVERS: &str = "files that ended processes left behind use space until the next opening removes \
                          them";
+const FORMATS: &str = "a folder of another format is refused and not changed";
 const DURABLE: &str = "determines what an acknowledged write survives";
 /// The age from which a temporary file counts as a leftover.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
@@ -46,6 +48,7 @@ fn look(root: &Path, findings: &Findings) {
             return;
         }
     }
+    findings.add(format_check(root));
     if disk::may_write(root) {
         findings.add(Check::ok("writable", "this user can write", WRITABLE));
         findings.add(disk::flushing(root));
@@ -68,6 +71,29 @@ fn look(root: &Path, findings: &Findings) {
     });
     if let Some(check) = round_trip(reads.collect(), READ_SLOW) {
         findings.add(check);
+    }
+}
+
+fn format_check(root: &Path) -> Check {
+    let (name, formats) = ("format", format::formats(FORMAT));
+    match format::number(root) {
+        Ok(Some(Ok(found))) => match formats.check("blobs.diagnose", found) {
+            Ok(()) => Check::ok(name, format!("format number {found}"), FORMATS),
+            Err(error) => {
+                Check::fail(name, format!("format number {found}"), FORMATS, error.message().to_owned())
+            }
+        },
+        Ok(None) => {
+            let advice = "nothing: opening creates it";
+            Check::warn(name, "no format number yet", FORMATS, advice)
+        }
+        Ok(Some(Err(error))) => {
+            Check::fail(name, "a damaged format number", FORMATS, error.message().to_owned())
+        }
+        Err(error) => {
+            let seen = format!("the format number cannot be read: {}", error.kind());
+            Check::fail(name, seen, FORMATS, "check the rights of the folder `.larder`")
+        }
     }
 }
 

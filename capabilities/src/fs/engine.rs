@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::buffer_pool::BufferPool;
+use super::format;
 use super::layout::stable_hash;
 
 const LOCKS: u64 = 64;
@@ -47,12 +48,17 @@ pub(crate) struct LockGuard {
 }
 
 impl Engine {
-    /// Opens the root, creates it if it is missing, and removes the leftovers of ended processes.
-    pub(crate) fn open(root: &Path) -> io::Result<Self> {
+    /// Opens the root, creates it if it is missing, and removes the leftovers of ended processes. Rejects a
+    /// folder of another format before any change.
+    pub(crate) fn open(root: &Path, format: i64) -> io::Result<Result<Self, Error>> {
         make_root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         let own = make_folder(root.as_fd(), ".larder")?;
+        let has_number = match format::check(own.as_fd(), format)? {
+            Ok(has_number) => has_number,
+            Err(error) => return Ok(Err(error)),
+        };
         let engine = Self {
             locks: make_folder(own.as_fd(), "locks")?,
             temporary: make_folder(own.as_fd(), "tmp")?,
@@ -60,11 +66,17 @@ impl Engine {
             root,
             buffers: Arc::default(),
         };
+        if !has_number {
+            let (file, temporary) = (engine.temporary()?, engine.temporary.as_fd());
+            if let Err(error) = format::create(file, temporary, own.as_fd(), format)? {
+                return Ok(Err(error));
+            }
+        }
         flush(own.as_fd())?;
         flush(engine.root.as_fd())?;
         engine.remove_leftovers()?;
         engine.empty_trash()?;
-        Ok(engine)
+        Ok(Ok(engine))
     }
 
     /// Returns the buffers for reads of blobs.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! root/.larder/{locks,tmp,trash}       internal files; no encoded name begins with `.`
+//! root/.larder/format                  the format number of these names and of the files
 //! root/default=/                       the namespace `default`
 //! root/default=/reports=/q1.pdf        the blob `reports/q1.pdf`
 //! root/default=/reports                the blob `reports`

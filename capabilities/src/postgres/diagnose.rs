@@ -8,7 +8,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection, Row};
 use super::config::{Migrate, PostgresConfig, is_this_machine};
 use super::engine::{SERVER_VERSION_MIN, within};
 use super::failure::{Failure, Fallible};
-use super::schema;
+use super::schema::{self, Schema};
 use super::vector::is_new_enough;
 use crate::diagnose::{Check, Findings, LOGIN, REACH, clock, failed_to_connect, round_trip};
 
@@ -145,16 +145,20 @@ async fn server(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
 }
 
 async fn version(connection: &mut PgConnection, migrate: Migrate) -> Fallible<Vec<Check>> {
-    let (found, newest) = (schema::version(connection).await?, schema::newest());
-    let seen = if found == 0 { "none yet".to_owned() } else { format!("version {found} of {newest}") };
+    let (found, formats) = (schema::version(connection).await?, Schema::CURRENT.formats());
+    let seen = if found == 0 {
+        "none yet".to_owned()
+    } else {
+        format!("version {found} of {newest}, format number {found}", newest = formats.newest)
+    };
     let check = match migrate {
-        _ if found > newest => {
-            let advice = "use the version of this program that wrote it, or a later one";
-            Check::fail("schema", format!("{seen}: newer than this program supports"), SCHEMA, advice)
+        _ if found > formats.newest => {
+            let seen = format!("{seen}: newer than this program supports");
+            Check::fail("schema", seen, SCHEMA, formats.message(found))
         }
-        _ if found == newest => Check::ok("schema", seen, SCHEMA),
-        _ if schema::is_too_old(found) => {
-            Check::fail("schema", format!("{seen}: too old"), SCHEMA, schema::TOO_OLD)
+        _ if found == formats.newest => Check::ok("schema", seen, SCHEMA),
+        _ if found != 0 && found < formats.oldest => {
+            Check::fail("schema", format!("{seen}: too old"), SCHEMA, formats.message(found))
         }
         Migrate::Check => {
             let advice = "back the database up, then open it once with `migrate=auto`";

@@ -19,10 +19,11 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outcome, Result};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
 
 use super::config::{Migrate, PostgresConfig};
 use super::failure::{Failure, Fallible};
+use super::schema::Schema;
 use crate::driver::Pool;
 use lease::Source;
 use notify::Notifier;
@@ -54,6 +55,7 @@ struct Inner {
     sweeper: Sweeper,
     durability: Durability,
     migrate: Migrate,
+    format: i64,
     call_timeout: Duration,
 }
 
@@ -66,11 +68,15 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Connects, upgrades the schema and reads the server's settings.
     pub(crate) async fn open(config: PostgresConfig) -> Result<Self> {
-        Self::open_with_pool(config, None).await
+        Self::open_at(config, None, Schema::CURRENT).await
     }
 
-    /// As `open`, on the caller's pool if one is given.
-    pub(crate) async fn open_with_pool(config: PostgresConfig, given: Option<PgPool>) -> Result<Self> {
+    /// As `open`, on the caller's pool if one is given, as a program with this schema.
+    pub(crate) async fn open_at(
+        config: PostgresConfig,
+        given: Option<PgPool>,
+        schema: Schema,
+    ) -> Result<Self> {
         let ms = |duration: Duration| format!("{}ms", duration.as_millis());
         let connect = config.connect.clone().disable_statement_logging().options([
             ("statement_timeout", ms(config.statement_timeout)),
@@ -82,7 +88,7 @@ impl Engine {
         ]);
         // Not through the pool, which retries until its timeout and then reports only the timeout.
         let call_timeout = config.statement_timeout.saturating_add(GRACE);
-        let durability = open::examine(&connect, &config, call_timeout)
+        let durability = open::examine(&connect, &config, schema, call_timeout)
             .await
             .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
         let source = given.map_or_else(
@@ -99,7 +105,8 @@ impl Engine {
         let notifier = Notifier::new(connect.clone());
         let migrate = config.migrate;
         let sweeper = Sweeper::new();
-        let inner = Inner { source, connect, notifier, sweeper, durability, migrate, call_timeout };
+        let format = schema.formats().newest;
+        let inner = Inner { source, connect, notifier, sweeper, durability, migrate, format, call_timeout };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -111,6 +118,12 @@ impl Engine {
     /// Returns the action for an incomplete schema.
     pub(crate) fn migrate(&self) -> Migrate {
         self.inner.migrate
+    }
+
+    /// Returns the format that this program writes. Each write checks in its transaction that the database
+    /// has it.
+    pub(crate) fn format(&self) -> i64 {
+        self.inner.format
     }
 
     /// Returns the options for connections outside of the pool.
@@ -133,14 +146,16 @@ impl Engine {
     }
 
     /// Runs a job of one statement. The statement is a transaction, so it costs one round trip. If the server
-    /// aborts it because of other transactions, it runs again.
+    /// aborts it because of other transactions, it runs again. The job gets the format that the statement
+    /// checks.
     pub(crate) async fn statement<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
     where
         A: Sync,
-        F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
+        F: for<'c> Fn(&'c mut PgConnection, i64, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
         // If the connection is lost, the statement may have happened.
-        let result = self.run(operation, context, job, 0).await;
+        let format = self.inner.format;
+        let result = self.run(operation, context, |sql, context| job(sql, format, context), 0).await;
         if result.is_ok() {
             self.inner.sweeper.start(self);
         }
@@ -179,31 +194,53 @@ impl Engine {
         A: Sync,
         F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
+        self.transaction_in("READ COMMITTED", operation, context, job).await
+    }
+
+    /// As `transaction`, in a mode of `BEGIN`. The round trip that begins the transaction also checks the
+    /// format.
+    async fn transaction_in<A, T, F>(
+        &self,
+        mode: &'static str,
+        operation: &'static str,
+        context: &A,
+        job: F,
+    ) -> Result<T>
+    where
+        A: Sync,
+        F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
+    {
+        let begin = format!("BEGIN ISOLATION LEVEL {mode}; SELECT larder.at_format({})", self.inner.format);
         let (mut attempt, mut lost) = (1, LOST_MAX);
         loop {
             let mut lease = self.inner.source.lease(operation, self.inner.call_timeout).await?;
             let call = async {
-                let begin = lease.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED");
-                let mut transaction = begin.await.map_err(|error| (Failure::from(error), false))?;
+                let begun = lease.begin_with(AssertSqlSafe(begin.as_str().to_owned())).await;
+                let mut transaction = begun.map_err(|error| (Failure::from(error), Phase::Begin))?;
                 match job(&mut transaction, context).await {
                     Ok(value) => {
-                        transaction.commit().await.map_err(|error| (Failure::from(error), true))?;
+                        transaction.commit().await.map_err(|error| (Failure::from(error), Phase::Commit))?;
                         Ok(value)
                     }
                     Err(failure) => match transaction.rollback().await {
-                        Ok(()) => Err((failure, false)),
+                        Ok(()) => Err((failure, Phase::Job)),
                         // The transaction ends with its connection, which is closed.
-                        Err(error) => Err((Failure::from(error), false)),
+                        Err(error) => Err((Failure::from(error), Phase::Job)),
                     },
                 }
             };
             let answer = within(self.inner.call_timeout, operation, call).await;
             let result = answer.inspect_err(|_| lease.taint())?;
-            let (result, committing) = match result {
-                Ok(value) => (Ok(value), false),
-                Err((failure, committing)) => (Err(failure), committing),
+            let (result, phase) = match result {
+                Ok(value) => (Ok(value), Phase::Commit),
+                Err((failure, phase)) => (Err(failure), phase),
             };
-            lease.release(&result);
+            match phase {
+                // The check failed in an open transaction, which ends with its connection.
+                Phase::Begin => lease.discard(&result),
+                Phase::Job | Phase::Commit => lease.release(&result),
+            }
+            let committing = matches!(phase, Phase::Commit);
             match result {
                 Err(failure) if failure.is_serialization() && attempt < ATTEMPTS_MAX => pause(attempt).await,
                 // Before the commit is sent, nothing can have happened.
@@ -227,16 +264,7 @@ impl Engine {
         T: Send,
         F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>> + Sync,
     {
-        let result = self
-            .transaction(operation, &(context, &job), |connection, &(context, job)| {
-                Box::pin(async move {
-                    sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                        .execute(&mut *connection)
-                        .await?;
-                    job(connection, context).await
-                })
-            })
-            .await;
+        let result = self.transaction_in("REPEATABLE READ, READ ONLY", operation, context, job).await;
         result.map_err(|error| error.with_idempotent(true))
     }
 
@@ -251,6 +279,13 @@ impl Engine {
         self.inner.sweeper.stop();
         self.inner.source.close().await;
     }
+}
+
+/// The part of a transaction that failed.
+enum Phase {
+    Begin,
+    Job,
+    Commit,
 }
 
 /// Waits before a retry: exponential backoff with jitter.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use larder_kernel::{Error, ErrorKind, Outcome};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
+use super::schema::{WRONG_FORMAT, wrong_format};
+
 /// A failure inside a job: an error of the contract or of the database. `?` converts both.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -143,9 +145,15 @@ fn is_distrust(error: &sqlx::Error) -> bool {
 
 fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) -> Error {
     let code = error.code().unwrap_or_default();
+    let database_error = error.try_downcast_ref::<PgDatabaseError>();
+    if code == WRONG_FORMAT
+        && let Some(refused) = database_error.and_then(|error| wrong_format(operation, error.detail()?))
+    {
+        return refused;
+    }
     let (kind, message) = describe(&code);
     // A server that shuts down may have the commit on its disk already.
-    let severity = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
+    let severity = database_error.map(PgDatabaseError::severity);
     let went_away =
         matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic)) && code.starts_with("57P");
     let outcome = if went_away { Outcome::Unknown } else { Outcome::NotApplied };

@@ -86,11 +86,12 @@ impl PostgresHistoryProvider {
         address: &Address,
         seen: Seen,
     ) -> Result<Vec<StoredMessage>> {
+        let format = self.engine.format();
         if seen.expired {
-            self.engine.read(operation, address, |sql, address| write::expire(sql, address)).await?;
+            self.engine.read(operation, address, |sql, address| write::expire(sql, format, address)).await?;
         } else if let Some(read_ms) = seen.refresh {
             self.engine
-                .read(operation, address, |sql, address| write::refresh(sql, address, read_ms))
+                .read(operation, address, |sql, address| write::refresh(sql, format, address, read_ms))
                 .await?;
         }
         Ok(seen.messages)
@@ -105,7 +106,7 @@ store! {
         // In steps, so that no statement exceeds its time limit.
         while store
             .engine
-            .statement("history.erase", &store.namespace, |sql, namespace| write::erase(sql, namespace))
+            .statement("history.erase", &store.namespace, write::erase)
             .await?
         {}
         Ok(())
@@ -158,20 +159,23 @@ impl HistoryProvider for PostgresHistoryProvider {
     }
 
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
-        let address = self.address(thread);
-        self.engine.read("history.thread_info", &address, |sql, address| read::info(sql, address)).await
+        let (address, format) = (self.address(thread), self.engine.format());
+        let info = self
+            .engine
+            .read("history.thread_info", &address, |sql, address| read::info(sql, format, address));
+        info.await
     }
 
     async fn clear(&self, thread: &Thread) -> Result<u64> {
         let address = self.address(thread);
-        self.engine.statement("history.clear", &address, |sql, address| write::clear(sql, address)).await
+        self.engine.statement("history.clear", &address, write::clear).await
     }
 
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
         let wanted = (self.address(thread), run.clone());
         self.engine
-            .statement("history.clear_run", &wanted, |sql, (address, run)| {
-                write::clear_run(sql, address, run)
+            .statement("history.clear_run", &wanted, |sql, format, (address, run)| {
+                write::clear_run(sql, format, address, run)
             })
             .await
     }
@@ -182,8 +186,8 @@ impl HistoryProvider for PostgresHistoryProvider {
         }
         let fork = (self.address(source), self.address(target), up_to.unwrap_or(Seq::MAX));
         self.engine
-            .statement("history.fork", &fork, |sql, (source, target, up_to)| {
-                write::fork(sql, source, target, *up_to)
+            .statement("history.fork", &fork, |sql, format, (source, target, up_to)| {
+                write::fork(sql, format, source, target, *up_to)
             })
             .await
     }
@@ -195,7 +199,7 @@ impl HistoryProvider for PostgresHistoryProvider {
         let (batch, _) =
             prepare(OPERATION, messages, None, |messages| Batch::new(OPERATION, messages)).await?;
         let replace = write::Replace { address: self.address(thread), batch, up_to, seen };
-        self.engine.statement(OPERATION, &replace, |sql, replace| write::replace(sql, replace)).await
+        self.engine.statement(OPERATION, &replace, write::replace).await
     }
 
     async fn list_threads(
@@ -220,8 +224,9 @@ impl HistoryProvider for PostgresHistoryProvider {
         const OPERATION: &str = "history.set_ttl";
         check_ttl(ttl)?;
         let address = self.address(thread);
-        let set =
-            self.engine.statement(OPERATION, &address, |sql, address| write::set_ttl(sql, address, ttl));
+        let set = self
+            .engine
+            .statement(OPERATION, &address, |sql, format, address| write::set_ttl(sql, format, address, ttl));
         if set.await? {
             Ok(())
         } else {
@@ -237,8 +242,11 @@ impl HistoryProvider for PostgresHistoryProvider {
         const OPERATION: &str = "history.subscribe";
         let address = self.address(thread);
         // Records a passed expiry as an event, so that the stream begins with it.
-        let number =
-            self.engine.read(OPERATION, &address, |sql, address| write::notify_number(sql, address)).await?;
+        let format = self.engine.format();
+        let number = self
+            .engine
+            .read(OPERATION, &address, |sql, address| write::notify_number(sql, format, address))
+            .await?;
         Ok(events::follow(self.engine.clone(), address, number, after))
     }
 }

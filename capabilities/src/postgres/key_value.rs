@@ -53,7 +53,7 @@ impl KeyValueStore for PostgresKeyValueStore {
     ) -> Result<Revision> {
         check_put(&value, &options)?;
         let put = rows::Put { address: self.address(bucket), key: key.clone(), value, options };
-        self.engine.statement("key_value.put", &put, |sql, put| rows::put(sql, put)).await
+        self.engine.statement("key_value.put", &put, rows::put).await
     }
 
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
@@ -64,7 +64,9 @@ impl KeyValueStore for PostgresKeyValueStore {
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         let wanted = (self.address(bucket), key.clone());
         self.engine
-            .statement("key_value.delete", &wanted, |sql, (address, key)| rows::delete(sql, address, key, at))
+            .statement("key_value.delete", &wanted, |sql, format, (address, key)| {
+                rows::delete(sql, format, address, key, at)
+            })
             .await
     }
 

@@ -5,107 +5,107 @@ use sqlx::{Connection, PgConnection};
 
 use super::config::Migrate;
 use super::failure::Fallible;
+use crate::format::Formats;
 
 /// The oldest version that this program opens. The baseline statements create it in an empty database.
-const BASELINE: i64 = 10;
+const BASELINE: i64 = 11;
 const BASELINE_TABLES: [&str; 4] = [
-    include_str!("../../migrations/postgres/0010_baseline_1_threads.sql"),
-    include_str!("../../migrations/postgres/0010_baseline_2_messages.sql"),
-    include_str!("../../migrations/postgres/0010_baseline_3_key_value.sql"),
-    include_str!("../../migrations/postgres/0010_baseline_4_vectors_graph_tasks.sql"),
+    include_str!("../../migrations/postgres/0011_baseline_1_threads.sql"),
+    include_str!("../../migrations/postgres/0011_baseline_2_messages.sql"),
+    include_str!("../../migrations/postgres/0011_baseline_3_key_value.sql"),
+    include_str!("../../migrations/postgres/0011_baseline_4_vectors_graph_tasks.sql"),
 ];
 
-/// Each migration upgrades the schema from the version `BASELINE` plus its index to the next.
-const MIGRATIONS: [&str; 0] = [];
-
 const OPERATION: &str = "postgres.open";
-/// The advice for a database of a version before the baseline.
-pub(crate) const TOO_OLD: &str = "the schema is too old for this release to upgrade; write the database to \
-                                  an archive with `larder dump` of the release before, then read the archive \
-                                  with `larder load` into a new database";
+/// The error code that `larder.at_format` raises if the format is another. Its detail is the format of the
+/// database and the format of the program.
+pub(crate) const WRONG_FORMAT: &str = "LF001";
 
-/// Returns the version that this program reads and writes.
-pub(crate) fn newest() -> i64 {
-    i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |steps| BASELINE + steps)
+/// The format that this program writes: the baseline and the migrations after it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schema {
+    /// Each migration upgrades the schema from the version `BASELINE` plus its index to the next.
+    pub(crate) migrations: &'static [&'static str],
 }
 
-/// Returns true if this program cannot upgrade a schema of this version. Version 0 is a database without the
-/// schema.
-pub(crate) fn is_too_old(version: i64) -> bool {
-    version != 0 && version < BASELINE
+/// Returns the formats that a program of the format `newest` supports.
+fn formats(newest: i64) -> Formats {
+    Formats { subject: "the database", target: "a new database", oldest: BASELINE, newest }
 }
 
-/// Returns true if the schema has the newest version.
-pub(crate) async fn is_newest(connection: &mut PgConnection) -> Fallible<bool> {
-    Ok(version(connection).await? == newest())
+/// Returns the error for the detail of the code `WRONG_FORMAT`.
+pub(crate) fn wrong_format(operation: &'static str, detail: &str) -> Option<Error> {
+    let (found, expected) = detail.split_once(' ')?;
+    Some(formats(expected.parse().ok()?).refuse(operation, found.parse().ok()?))
 }
 
-/// Upgrades the schema to the newest version, or rejects it. Processes that open a new database at the same
-/// time wait for each other, and one of them migrates.
-pub(crate) async fn migrate(connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
-    // A process that waited for another's migration must see it, whatever isolation level is the database's
-    // default.
-    let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
-    // A migration may take longer than a statement or a wait for a lock is allowed.
-    sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
-        .execute(&mut *transaction)
-        .await?;
-    sqlx::raw_sql("SELECT pg_advisory_xact_lock(1282565234, 1)").execute(&mut *transaction).await?;
-    let found = version(&mut transaction).await?;
-    check_version(found)?;
-    if found < newest() {
-        if mode == Migrate::Check {
-            return Err(refused(
-                found,
-                "the schema is missing or older; open the database once with `migrate=auto`",
+impl Schema {
+    pub(crate) const CURRENT: Self = Self { migrations: &[] };
+
+    /// Returns the versions that this program supports. They are the format numbers of databases.
+    pub(crate) fn formats(self) -> Formats {
+        let steps = i64::try_from(self.migrations.len()).unwrap_or(i64::MAX - BASELINE);
+        formats(BASELINE + steps)
+    }
+
+    /// Returns true if the schema has the newest version.
+    pub(crate) async fn is_newest(self, connection: &mut PgConnection) -> Fallible<bool> {
+        Ok(version(connection).await? == self.formats().newest)
+    }
+
+    /// Upgrades the schema to the newest version, or rejects it. Processes that open a new database at the
+    /// same time wait for each other, and one of them migrates.
+    pub(crate) async fn migrate(self, connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
+        // A process that waited for another's migration must see it, whatever isolation level is the
+        // database's default.
+        let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        // A migration may take longer than a statement or a wait for a lock is allowed.
+        sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::raw_sql("SELECT pg_advisory_xact_lock(1282565234, 1)").execute(&mut *transaction).await?;
+        let (found, formats) = (version(&mut transaction).await?, self.formats());
+        if found != 0 {
+            formats.check(OPERATION, found)?;
+        }
+        if found < formats.newest {
+            if mode == Migrate::Check {
+                let message = "the schema is missing or older; open the database once with `migrate=auto`";
+                return Err(Error::new(ErrorKind::Unsupported, OPERATION, message)
+                    .with_context("format", found)
+                    .with_context("format_supported", formats.newest)
+                    .into());
+            }
+            sqlx::raw_sql(
+                "CREATE SCHEMA IF NOT EXISTS larder;
+                 CREATE TABLE IF NOT EXISTS larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true \
+                 CHECK (only_row),
+                    version bigint NOT NULL)",
             )
-            .into());
+            .execute(&mut *transaction)
+            .await?;
+            // Waits for the writes that have checked the version. Later ones wait for this transaction.
+            sqlx::raw_sql("LOCK TABLE larder.schema_version IN ACCESS EXCLUSIVE MODE")
+                .execute(&mut *transaction)
+                .await?;
+            let (baseline, done) = match usize::try_from(found - BASELINE) {
+                Ok(done) => (&[][..], done),
+                Err(_) => (&BASELINE_TABLES[..], 0),
+            };
+            for migration in baseline.iter().chain(self.migrations.iter().skip(done)) {
+                sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
+            }
+            sqlx::query(
+                "INSERT INTO larder.schema_version (version) VALUES ($1)
+                 ON CONFLICT (only_row) DO UPDATE SET version = excluded.version",
+            )
+            .bind(formats.newest)
+            .execute(&mut *transaction)
+            .await?;
         }
-        sqlx::raw_sql(
-            "CREATE SCHEMA IF NOT EXISTS larder;
-             CREATE TABLE IF NOT EXISTS larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true \
-             CHECK (only_row),
-                version bigint NOT NULL)",
-        )
-        .execute(&mut *transaction)
-        .await?;
-        let (baseline, done) = match usize::try_from(found - BASELINE) {
-            Ok(done) => (&[][..], done),
-            Err(_) => (&BASELINE_TABLES[..], 0),
-        };
-        for migration in baseline.iter().chain(MIGRATIONS.iter().skip(done)) {
-            sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
-        }
-        sqlx::query(
-            "INSERT INTO larder.schema_version (version) VALUES ($1)
-             ON CONFLICT (only_row) DO UPDATE SET version = excluded.version",
-        )
-        .bind(newest())
-        .execute(&mut *transaction)
-        .await?;
+        transaction.commit().await?;
+        Ok(())
     }
-    transaction.commit().await?;
-    Ok(())
-}
-
-/// Rejects a schema of an unsupported version.
-fn check_version(found: i64) -> Result<(), Error> {
-    if is_too_old(found) {
-        return Err(refused(found, TOO_OLD).with_context("schema_version_min", BASELINE));
-    }
-    if found > newest() {
-        return Err(refused(
-            found,
-            "the schema was written by a newer version of this program; use that version or a later one",
-        ));
-    }
-    Ok(())
-}
-
-fn refused(found: i64, message: &'static str) -> Error {
-    Error::new(ErrorKind::Unsupported, OPERATION, message)
-        .with_context("schema_version", found)
-        .with_context("schema_version_supported", newest())
 }
 
 /// Returns the version of the schema; 0 if the schema does not exist.

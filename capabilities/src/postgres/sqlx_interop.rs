@@ -13,6 +13,7 @@ use larder_kernel::Result;
 use sqlx::PgPool;
 
 use super::engine::Engine;
+use super::schema::Schema;
 use super::{Postgres, PostgresConfig};
 
 /// Returns the configuration that fits a pool: its server, user and database, and the defaults for all other
@@ -29,6 +30,6 @@ pub fn config_of(pool: &PgPool) -> PostgresConfig {
 /// # Errors
 /// As [`Postgres::open`].
 pub async fn open_with_pool(pool: PgPool, config: PostgresConfig) -> Result<Postgres> {
-    let engine = Engine::open_with_pool(config.clone(), Some(pool)).await?;
+    let engine = Engine::open_at(config.clone(), Some(pool), Schema::CURRENT).await?;
     Ok(Postgres::new(engine, &config))
 }

@@ -13,6 +13,7 @@ use super::config::{Address, RedisConfig, Servers};
 use super::decode;
 use super::engine::{Connector, Info, parse_slots};
 use super::failure::{Failure, Fallible};
+use super::script::FORMAT;
 use crate::diagnose::{Check, CheckStatus, Findings, LOGIN, REACH, clock, failed_to_connect, round_trip};
 use checks::{connections, files, full, memory, password, replicas, survives, tls, version, writable};
 
@@ -28,6 +29,8 @@ const RIGHTS: &str = "a missing permission causes errors at run time";
 const REPLICAS: &str = "a replica replaces a failed server, without the writes that it had not yet received";
 const CLUSTER: &str = "a slot without a server rejects its keys";
 const TOPOLOGY: &str = "one server is `redis:`, and part of a cluster is `redis+cluster:`";
+
+const FORMATS: &str = "data of another format is refused, and left as it is";
 
 /// A server that accepted the login.
 struct Server {
@@ -79,6 +82,8 @@ pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
             Err(error) => findings.add(Check::unknown("cluster", &error, CLUSTER)),
         }
     }
+    let seen = format!("format number {FORMAT}, in each thread, bucket and board");
+    findings.add(Check::ok("format", seen, FORMATS));
     let mut all = Vec::new();
     for (_, server) in servers {
         all.push((server.name.clone(), look(server, config, clustered).await));

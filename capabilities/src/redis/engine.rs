@@ -44,6 +44,7 @@ struct Inner {
     topology: Arc<Topology>,
     notifier: Notifier,
     durability: Durability,
+    format: i64,
 }
 
 /// A single server or a cluster.
@@ -60,7 +61,7 @@ impl fmt::Debug for Engine {
 
 impl Engine {
     /// Connects and reads the servers' settings.
-    pub(crate) async fn open(config: RedisConfig) -> Result<Self> {
+    pub(crate) async fn open(config: RedisConfig, format: i64) -> Result<Self> {
         let connector = Arc::new(Connector::new(config).await?);
         let topology = match connector.config().servers.clone() {
             Servers::Single(address, _) => {
@@ -75,12 +76,17 @@ impl Engine {
         connector.declare(durability);
         let topology = Arc::new(topology);
         let notifier = Notifier::new(connector, Arc::clone(&topology));
-        Ok(Self { inner: Arc::new(Inner { topology, notifier, durability }) })
+        Ok(Self { inner: Arc::new(Inner { topology, notifier, durability, format }) })
     }
 
     /// Returns the capabilities of every store of this database.
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities::new(self.inner.durability).with(Capability::MultiProcess)
+    }
+
+    /// Returns the format that this program reads and writes.
+    pub(crate) fn format(&self) -> i64 {
+        self.inner.format
     }
 
     pub(crate) fn notifier(&self) -> &Notifier {
@@ -167,7 +173,7 @@ impl Engine {
     }
 
     async fn attempt(&self, script: &Script, call: &Call) -> Fallible<Value> {
-        let key = call.first_key();
+        let (key, script) = (call.first_key(), script.at(self.inner.format));
         match self.inner.topology.exchange(key, &script.by_hash(call)).await {
             Err(failure) if failure.is_unknown_script() => {
                 self.inner.topology.exchange(key, &script.by_text(call)).await

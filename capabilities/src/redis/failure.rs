@@ -3,6 +3,8 @@
 use larder_kernel::{Error, ErrorKind, Outcome};
 use redis::{ErrorKind as Reported, RedisError, ServerErrorKind};
 
+use super::script::formats;
+
 const NOT_ALLOWED: &str = "the user does not have permission for a command or a key; grant `~larder:* \
                            &larder:* +@all -@admin \
      +info +config|get`";
@@ -165,6 +167,9 @@ fn describe(error: &RedisError, operation: &'static str, connecting: bool) -> Er
 fn from_server(error: &RedisError, operation: &'static str, connecting: bool) -> Error {
     use ErrorKind::{Corrupt, PermissionDenied, ResourceExhausted, Unavailable, Unexpected, Unsupported};
     use Outcome::{NotApplied, Unknown};
+    if error.code() == Some("LARDERFORMAT") {
+        return wrong_format(error.detail().unwrap_or_default(), operation);
+    }
     let (kind, message, outcome) = match error.code().unwrap_or_default() {
         "WRONGPASS" => {
             (PermissionDenied, "the server rejected the user or the password; check the URL", NotApplied)
@@ -217,6 +222,15 @@ fn from_server(error: &RedisError, operation: &'static str, connecting: bool) ->
     Error::new(kind, operation, message).with_outcome(outcome)
 }
 
+/// Returns the error for the detail of a script's reply: the format of the data and that of the program.
+fn wrong_format(detail: &str, operation: &'static str) -> Error {
+    let mut numbers = detail.split(' ').map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(found)), Some(Ok(supported))) => formats(supported).refuse(operation, found),
+        _ => corrupt(operation).with_outcome(Outcome::NotApplied),
+    }
+}
+
 /// Returns true for the server's error text when a script lacks a permission, in the form of 7.2 and of
 /// earlier versions.
 fn is_refusal_in_script(text: &str) -> bool {
@@ -250,6 +264,27 @@ mod tests {
             assert_eq!((error.kind(), error.outcome()), (kind, outcome), "{code}");
             assert!(!format!("{error} {error:?}").to_lowercase().contains("s3cret"), "{code}");
             assert!(std::error::Error::source(&error).is_none());
+        }
+    }
+
+    #[test]
+    fn another_format_is_unsupported_with_both_numbers_and_no_other_text() {
+        let answered = |detail: &str| {
+            let error = redis::make_extension_error("LARDERFORMAT".to_owned(), Some(detail.to_owned()));
+            Failure::Sent(error).into_error("key_value.put")
+        };
+        let error = answered("2 1");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unsupported, Outcome::NotApplied));
+        assert!(error.message().contains("has format 2; this release supports up to format 1"), "{error}");
+        let error = answered("0 1");
+        assert!(
+            error.message().contains("has no format number; the oldest supported format is 1"),
+            "{error}"
+        );
+        for detail in ["s3cret 1", "2", ""] {
+            let error = answered(detail);
+            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Corrupt, Outcome::NotApplied));
+            assert!(!format!("{error:?}").contains("s3cret"));
         }
     }
 

@@ -62,7 +62,11 @@ static NAMES: LazyLock<Script> = LazyLock::new(|| {
 
 static ERASE_ENTITY: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
-        "local before = redis.call('GET', KEYS[2])
+        "local format = redis.pcall('HGET', KEYS[1], 'format')
+         if type(format) == 'string' and format ~= FORMAT then
+           return wrong_format(format)
+         end
+         local before = redis.call('GET', KEYS[2])
          redis.call('UNLINK', KEYS[1])
          for i = 3, #KEYS do
            redis.call('UNLINK', KEYS[i])

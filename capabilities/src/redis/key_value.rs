@@ -1,6 +1,7 @@
 //! The key-value store in Redis.
 //!
-//! A bucket is seven keys in one slot. `meta` holds the last revision and the greatest forgotten one.
+//! A bucket is seven keys in one slot. `meta` holds the last revision, the greatest
+//! forgotten one and the format number.
 //! `values` holds the values. Three sorted sets hold the keys by name (`names`), by revision (`revisions`)
 //! and by expiry (`expiries`). Two more hold the removed keys: by the revision of the deletion (`deleted`),
 //! or of the put that expired (`expired`).

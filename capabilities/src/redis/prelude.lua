@@ -7,6 +7,11 @@ local function int(n)
   return string.format('%.0f', n)
 end
 
+-- The answer for data of another format, which the client turns into an error with both numbers.
+local function wrong_format(found)
+  return redis.error_reply('LARDERFORMAT ' .. (found or '0') .. ' ' .. FORMAT)
+end
+
 local function registered()
   if redis.call('EXISTS', KEYS[1]) == 1 then
     return true

@@ -3,11 +3,14 @@
 //! A script is not rolled back, so each one finishes all its checks before it writes. The server rejects a
 //! script that would need memory beyond its limit before its first write.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::limits;
 use redis::Cmd;
+
+use crate::format::Formats;
 
 /// The greatest integer that scripts and sorted sets represent exactly. Counters stay below it.
 pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
@@ -19,17 +22,35 @@ pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 /// - `registered()`: whether the entity may be written; see `index.rs`. `KEYS[1]` is the entity's `meta`,
 ///   `KEYS[2]` its `erased`, `ARGV[1]` and `ARGV[2]` the registration. A script that gets `false` immediately
 ///   returns `'REGISTER'`.
+/// - `FORMAT`: the format number of this program as text. Every thread, bucket and board has a number, and a
+///   script that finds another one writes nothing.
+/// - `wrong_format(found)`: the error reply for another format.
 const PRELUDE: &str = include_str!("prelude.lua");
+/// The format of threads, buckets and boards that this program writes.
+pub(crate) const FORMAT: i64 = 1;
+
+/// Returns the formats that a program of the format `newest` supports.
+pub(crate) fn formats(newest: i64) -> Formats {
+    let (subject, target) = ("the thread, bucket or board", "another namespace or server");
+    Formats { subject, target, oldest: newest, newest }
+}
 
 /// Returns the whole milliseconds of a validated time to live.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(limits::TTL_MS_MAX)
 }
 
-/// A script that the server caches by its hash.
-pub(crate) struct Script {
+/// A script of one format, which the server caches by its hash.
+#[derive(Clone)]
+pub(crate) struct ScriptText {
     text: String,
     hash: String,
+}
+
+/// A script.
+pub(crate) struct Script {
+    body: String,
+    current: ScriptText,
 }
 
 /// The keys and arguments of one run.
@@ -41,8 +62,23 @@ pub(crate) struct Call {
 
 impl Script {
     /// Creates the script from this text, preceded by the shared functions.
-    pub(crate) fn new(text: &str) -> Self {
-        let text = format!("{PRELUDE}\n{text}");
+    pub(crate) fn new(body: &str) -> Self {
+        Self { body: body.to_owned(), current: ScriptText::new(FORMAT, body) }
+    }
+
+    /// Returns the script for a program of this format. Only tests have another than `FORMAT`.
+    pub(crate) fn at(&self, format: i64) -> Cow<'_, ScriptText> {
+        if format == FORMAT {
+            Cow::Borrowed(&self.current)
+        } else {
+            Cow::Owned(ScriptText::new(format, &self.body))
+        }
+    }
+}
+
+impl ScriptText {
+    fn new(format: i64, body: &str) -> Self {
+        let text = format!("local FORMAT = '{format}'\n{PRELUDE}\n{body}");
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }

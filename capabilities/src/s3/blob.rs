@@ -25,6 +25,7 @@ use larder_kernel::{
 
 use super::config::S3Config;
 use super::engine::Engine;
+use super::format::{self, FORMAT};
 use super::key::Layout;
 
 /// A [`BlobStore`] over a bucket.
@@ -57,18 +58,35 @@ pub struct S3BlobStore {
 
 impl S3BlobStore {
     /// Finds credentials, checks the bucket, and probes which conditional writes the server honors and how
-    /// long its names may be. The probes write a few small objects under `probe/` and remove them again.
+    /// long its names may be. The probes write a few small objects under `probe/` and remove them again. The
+    /// object `format=1` stays: it is the bucket's format number.
     ///
     /// # Errors
     /// `NotFound` naming `url` if the bucket does not exist; `PermissionDenied` for credentials that are
     /// missing, wrong or may not list the bucket; `InvalidInput` naming `url` for a wrong region or endpoint,
     /// or a prefix under which the server cannot store even short keys; `Unavailable` or `Timeout` if the
     /// server cannot be reached or does not reply within [`response_timeout`](S3Config::response_timeout);
-    /// `Timeout` if it replies but the probes take more than half a minute.
+    /// `Timeout` if it replies but the probes take more than half a minute; `Unsupported` if another version
+    /// of this program wrote the bucket in another format.
     pub async fn open(config: &S3Config, namespace: Namespace) -> Result<Self> {
+        Self::open_at(config, namespace, FORMAT).await
+    }
+
+    /// Opens the bucket as the next release does, whose format number is one higher. For tests of upgrades.
+    ///
+    /// # Errors
+    /// As [`S3BlobStore::open`].
+    #[doc(hidden)]
+    pub async fn open_as_later(config: &S3Config, namespace: Namespace) -> Result<Self> {
+        Self::open_at(config, namespace, FORMAT + 1).await
+    }
+
+    async fn open_at(config: &S3Config, namespace: Namespace, format: i64) -> Result<Self> {
         let engine = Arc::new(Engine::open(config).await?);
+        format::check(&engine, format)?;
         // A probe removes its objects, or leaves them where no store reads.
         let supported = probe::probe(&engine).await.map_err(|error| error.with_idempotent(true))?;
+        format::create(&engine, format).await.map_err(|error| error.with_idempotent(true))?;
         let mut capabilities = Capabilities::new(Durability::Process)
             .with(Capability::MultiProcess)
             .with(Capability::BlobPresignGet)

@@ -15,6 +15,7 @@ use super::blob::probe::{Supported, probe};
 use super::config::S3Config;
 use super::engine::{Engine, endpoint};
 use super::failure::{Effect, failed, status};
+use super::format::{FORMAT, formats};
 use crate::diagnose::{Check, Findings, clock, failed_to_connect, round_trip};
 
 const OPERATION: &str = "s3.diagnose";
@@ -33,6 +34,7 @@ const NAMES: &str = "a key whose name is too long for the server is rejected bef
 const UPLOADS: &str = "unfinished uploads cost money and appear in no listing";
 const VERSIONS: &str = "without versioning, overwritten and deleted data cannot be restored";
 const TLS: &str = "without TLS, anyone on the network can read and change the stored data";
+const FORMATS: &str = "a bucket of another format is refused and not changed";
 const DURABLE: &str = "determines what an acknowledged write survives";
 
 /// Diagnoses the bucket.
@@ -44,6 +46,7 @@ pub(crate) async fn diagnose(config: &S3Config, findings: &Findings) {
     };
     findings.add(Check::ok("reach", "the server responds, and the bucket exists", REACH));
     findings.add(Check::ok("login", "the credentials can list the bucket", LOGIN));
+    findings.add(format_check(engine.format));
     for check in times(&engine).await {
         findings.add(check);
     }
@@ -60,6 +63,18 @@ pub(crate) async fn diagnose(config: &S3Config, findings: &Findings) {
             let seen = format!("a probe could not be written: {}", error.kind());
             findings.add(Check::fail("writable", seen, WRITABLE, error.message().to_owned()));
         }
+    }
+}
+
+fn format_check(found: Option<i64>) -> Check {
+    let name = "format";
+    let Some(found) = found else {
+        return Check::warn(name, "no format number yet", FORMATS, "nothing: opening creates it");
+    };
+    let seen = format!("format number {found}");
+    match formats(FORMAT).check("blobs.diagnose", found) {
+        Ok(()) => Check::ok(name, seen, FORMATS),
+        Err(error) => Check::fail(name, seen, FORMATS, error.message().to_owned()),
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Engine {
     pub(crate) client_without_retry: Client,
     pub(crate) bucket: String,
     pub(crate) prefix: String,
+    /// The format number that the opening found.
+    pub(crate) format: Option<i64>,
     timeouts: Timeouts,
 }
 
@@ -66,23 +68,35 @@ impl Engine {
     pub(crate) async fn open(config: &S3Config) -> Result<Self> {
         let conf = client_config(config).await?;
         let once = conf.clone().retry_config(RetryConfig::disabled()).build();
-        let engine = Self {
+        let mut engine = Self {
             client: Client::from_conf(conf.build()),
             client_without_retry: Client::from_conf(once),
             bucket: config.bucket.clone(),
             prefix: config.prefix.clone(),
+            format: None,
             timeouts: Timeouts::of(config),
         };
-        // Unlike a HEAD, a rejected listing returns an error code.
-        let request =
-            engine.client.list_objects_v2().bucket(&engine.bucket).prefix(&engine.prefix).max_keys(1);
-        let response = engine.timeouts.response;
-        let first = engine
+        engine.format = engine.read_format().await?;
+        Ok(engine)
+    }
+
+    /// Returns the prefix of the objects that are format numbers.
+    pub(crate) fn format_prefix(&self) -> String {
+        format!("{}format=", self.prefix)
+    }
+
+    /// Returns the greatest format number of the bucket, and checks that the bucket exists. Unlike a HEAD, a
+    /// rejected listing returns an error code.
+    pub(crate) async fn read_format(&self) -> Result<Option<i64>> {
+        let prefix = self.format_prefix();
+        let request = self.client.list_objects_v2().bucket(&self.bucket).prefix(&prefix);
+        let response = self.timeouts.response;
+        let first = self
             .timeouts
             .allow(response, response)
             .retry_config(RetryConfig::standard().with_max_attempts(OPENING_ATTEMPTS));
-        request.customize().config_override(first).send().await.map_err(
-            |error| match super::failure::status(&error) {
+        let listed = request.customize().config_override(first).send().await.map_err(|error| {
+            match super::failure::status(&error) {
                 Some(404) => Error::new(
                     ErrorKind::NotFound,
                     OPEN,
@@ -90,9 +104,10 @@ impl Engine {
                 )
                 .with_field("url"),
                 _ => failed(OPEN, Effect::Read, &error),
-            },
-        )?;
-        Ok(engine)
+            }
+        })?;
+        let number = |name: &str| name.strip_prefix(&prefix)?.parse::<i64>().ok();
+        Ok(listed.contents().iter().filter_map(|object| number(object.key()?)).max())
     }
 
     /// Returns the time limits of a call that sends this many bytes.

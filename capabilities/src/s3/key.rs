@@ -6,6 +6,7 @@
 //! prefix/n=default/x/RKVgR5Q-!           a blob whose key holds other than plain characters
 //! prefix/x=RKVg/k/a!                     the blob `a` of a namespace with such a name
 //! prefix/probe/…                         the temporary objects of the probe
+//! prefix/format=1                        the format number of these names and of the objects
 //! ```
 //!
 //! **Names that differ from keys.** S3 accepts any UTF-8 as a name, but compatible servers do not. A listing

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::config::{SqliteConfig, Synchronous};
 use super::failure::{Failure, Fallible};
-use super::schema;
+use super::schema::{self, Schema};
 use crate::diagnose::{Check, Findings, disk, millis, round_trip};
 
 const OPERATION: &str = "sqlite.diagnose";
@@ -52,10 +52,11 @@ pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
     }
     let version =
         reading(&config.path, |connection| Ok((schema::is_owned(connection)?, schema::version(connection)?)));
+    let formats = Schema::CURRENT.formats();
     match version {
         Ok((false, _)) => Some("the file is empty, and opening would create the schema"),
         // Opening rejects a file that is too old, so it changes nothing.
-        Ok((true, found)) if found < schema::newest() && !schema::is_too_old(found) => {
+        Ok((true, found)) if (formats.oldest..formats.newest).contains(&found) => {
             Some("the schema is of an older version, and opening would upgrade it")
         }
         _ => None,
@@ -261,23 +262,23 @@ fn inside(connection: &Connection) -> Fallible<Vec<Check>> {
 }
 
 fn version(found: i64) -> Check {
-    let newest = schema::newest();
-    let seen = format!("version {found} of {newest}");
-    match found {
-        0 => Check::warn("schema", "none yet", SCHEMA, "nothing, because opening creates it"),
-        found if schema::is_too_old(found) => {
-            Check::fail("schema", format!("{seen}: too old"), SCHEMA, schema::TOO_OLD)
+    let formats = Schema::CURRENT.formats();
+    let seen = format!("version {found} of {newest}, format number {found}", newest = formats.newest);
+    match formats.check(OPERATION, found) {
+        _ if found == 0 => Check::warn("schema", "none yet", SCHEMA, "nothing, because opening creates it"),
+        Err(_) if found < formats.oldest => {
+            Check::fail("schema", format!("{seen}: too old"), SCHEMA, formats.message(found))
         }
-        found if found < newest => {
+        Err(_) => {
+            let seen = format!("{seen}: newer than this program supports");
+            Check::fail("schema", seen, SCHEMA, formats.message(found))
+        }
+        Ok(()) if found < formats.newest => {
             let advice =
                 "back the file up, then open it once with this version; older programs refuse it afterwards";
             Check::warn("schema", format!("{seen}: older"), SCHEMA, advice)
         }
-        found if found > newest => {
-            let advice = "use the version of this program that wrote it, or a later one";
-            Check::fail("schema", format!("{seen}: newer than this program supports"), SCHEMA, advice)
-        }
-        _ => Check::ok("schema", seen, SCHEMA),
+        Ok(()) => Check::ok("schema", seen, SCHEMA),
     }
 }
 

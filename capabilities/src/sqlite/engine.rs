@@ -28,6 +28,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::config::SqliteConfig;
 use super::failure::{Failure, Fallible};
+use super::schema::Schema;
 pub(crate) use expiry_task::{ExpiryJob, ExpiryStep};
 use inline_read::InlineReads;
 pub(crate) use inline_read::{INLINE_ROWS_MAX, ReadBudget};
@@ -134,7 +135,7 @@ impl fmt::Debug for Engine {
 
 impl Engine {
     /// Opens the database and starts the threads.
-    pub(crate) async fn open(config: SqliteConfig, expiry: ExpiryJob) -> Result<Self> {
+    pub(crate) async fn open(config: SqliteConfig, schema: Schema, expiry: ExpiryJob) -> Result<Self> {
         let config = Arc::new(connection::with_absolute_path(config)?);
         let (alive_sender, alive) = watch::channel(());
         let alive_sender = Arc::new(alive_sender);
@@ -148,7 +149,7 @@ impl Engine {
             opened,
             alive: Arc::clone(&alive_sender),
         };
-        writer::spawn(Arc::clone(&config), channels, inline_reads.slots(), expiry)?;
+        writer::spawn(Arc::clone(&config), schema, channels, inline_reads.slots(), expiry)?;
         let durability = opening.await.map_err(|_| gone("sqlite.open", Outcome::NotApplied))??;
         let (reads, read_queue) = mpsc::channel();
         reader::spawn(&config, read_queue, &alive_sender, READERS)?.opened().await?;

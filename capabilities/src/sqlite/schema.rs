@@ -1,9 +1,10 @@
 //! The versions of the schema: the oldest version that this program opens, and the migrations to the newest.
 
-use larder_kernel::{Error, ErrorKind};
+use larder_kernel::Error;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::failure::Fallible;
+use crate::format::Formats;
 
 /// The application id in the header of Larder's files: "Lrdr".
 const APPLICATION_ID: i64 = 0x4c72_6472;
@@ -12,23 +13,64 @@ const APPLICATION_ID: i64 = 0x4c72_6472;
 const BASELINE: i64 = 4;
 const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0004_baseline.sql");
 
-/// Each migration upgrades the schema from the version `BASELINE` plus its index to the next.
-const MIGRATIONS: [&str; 0] = [];
-
 const OPERATION: &str = "sqlite.open";
-/// The advice for a file of a version before the baseline.
-pub(crate) const TOO_OLD: &str = "the file is too old for this release to upgrade; write it to an archive \
-                                  with `larder dump` of the release before, then read the archive with \
-                                  `larder load` into a new file";
 
-/// Returns the version that this program reads and writes.
-pub(crate) fn newest() -> i64 {
-    i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |steps| BASELINE + steps)
+/// The format that this program writes: the baseline and the migrations after it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schema {
+    /// Each migration upgrades the schema from the version `BASELINE` plus its index to the next.
+    migrations: &'static [&'static str],
 }
 
-/// Returns true if this program cannot upgrade a file of this version. Version 0 is an empty file.
-pub(crate) fn is_too_old(version: i64) -> bool {
-    version != 0 && version < BASELINE
+impl Schema {
+    pub(crate) const CURRENT: Self = Self { migrations: &[] };
+
+    /// Returns the versions that this program supports. They are the format numbers of files.
+    pub(crate) fn formats(self) -> Formats {
+        let steps = i64::try_from(self.migrations.len()).unwrap_or(i64::MAX - BASELINE);
+        Formats { subject: "the file", target: "a new file", oldest: BASELINE, newest: BASELINE + steps }
+    }
+
+    /// Rejects a file of an unsupported version before any change. Version 0 is an empty file.
+    pub(crate) fn check_version(self, connection: &Connection) -> Fallible<i64> {
+        let found = version(connection)?;
+        if found != 0 {
+            self.formats().check(OPERATION, found).map_err(|error| error.with_field("path"))?;
+        }
+        Ok(found)
+    }
+
+    /// Rejects a write to a file that a newer program has upgraded since it was opened. The transaction has
+    /// begun, so the version cannot change before its end.
+    pub(crate) fn check_write(self, connection: &Connection, operation: &'static str) -> Fallible<()> {
+        let found = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+        let formats = self.formats();
+        if found == formats.newest { Ok(()) } else { Err(formats.refuse(operation, found).into()) }
+    }
+
+    /// Upgrades the schema to the newest version. Processes that open a new file at the same time wait for
+    /// each other, and one of them migrates.
+    pub(crate) fn migrate(self, connection: &mut Connection) -> Fallible<()> {
+        let newest = self.formats().newest;
+        if version(connection)? == newest {
+            return Ok(());
+        }
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        check_owner(&transaction)?;
+        let mut found = self.check_version(&transaction)?;
+        if found == 0 {
+            transaction.execute_batch(BASELINE_TABLES)?;
+            found = BASELINE;
+        }
+        let done = usize::try_from(found - BASELINE).unwrap_or(0);
+        for migration in self.migrations.iter().skip(done) {
+            transaction.execute_batch(migration)?;
+        }
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", newest)?;
+        transaction.commit()?;
+        Ok(())
+    }
 }
 
 /// Returns true if the file has Larder's application id.
@@ -51,47 +93,6 @@ pub(crate) fn check_owner(connection: &Connection) -> Fallible<()> {
     }
     Err(Error::invalid(OPERATION, "path", "the file is a database of another program; name another file")
         .into())
-}
-
-/// Rejects a file of an unsupported version before any change.
-pub(crate) fn check_version(connection: &Connection) -> Fallible<i64> {
-    let found = version(connection)?;
-    let message = if is_too_old(found) {
-        TOO_OLD
-    } else if found > newest() {
-        "the file was written by a newer version of this program; open it with that version or a later one"
-    } else {
-        return Ok(found);
-    };
-    Err(Error::new(ErrorKind::Unsupported, OPERATION, message)
-        .with_field("path")
-        .with_context("schema_version", found)
-        .with_context("schema_version_min", BASELINE)
-        .with_context("schema_version_supported", newest())
-        .into())
-}
-
-/// Upgrades the schema to the newest version. Processes that open a new file at the same time wait for each
-/// other, and one of them migrates.
-pub(crate) fn migrate(connection: &mut Connection) -> Fallible<()> {
-    if version(connection)? == newest() {
-        return Ok(());
-    }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    check_owner(&transaction)?;
-    let mut found = check_version(&transaction)?;
-    if found == 0 {
-        transaction.execute_batch(BASELINE_TABLES)?;
-        found = BASELINE;
-    }
-    let done = usize::try_from(found - BASELINE).unwrap_or(0);
-    for migration in MIGRATIONS.iter().skip(done) {
-        transaction.execute_batch(migration)?;
-    }
-    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", newest())?;
-    transaction.commit()?;
-    Ok(())
 }
 
 /// Returns the version of the schema; 0 if the file has none.

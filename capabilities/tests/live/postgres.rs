@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod format;
 mod outage;
 #[cfg(feature = "sqlx-interop")]
 mod plans;
@@ -43,6 +44,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let trials = trials![
         a_dropped_future_never_poisons_the_pool;
         a_future_dropped_outside_every_runtime_gives_its_place_back;
+        format::a_database_of_a_newer_format_is_refused_by_number_and_left_as_it_is;
+        format::a_running_program_does_not_write_after_a_newer_one_upgraded_the_database;
+        format::an_upgrade_waits_for_the_writes_that_have_begun;
         read_only::a_read_only_database_reads_and_refuses_to_write;
         read_only::every_store_reads_from_a_read_only_database;
         schema::eight_openings_of_a_new_database_migrate_it_once;

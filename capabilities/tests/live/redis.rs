@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod expiry;
+mod format;
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -52,6 +53,21 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             "a_listing_passes_by_many_that_have_expired",
             SERVER,
             expiry::a_listing_passes_by_many_that_have_expired,
+        ),
+        trial(
+            "data_of_a_newer_program_is_left_as_it_is",
+            SERVER,
+            format::data_of_a_newer_program_is_left_as_it_is,
+        ),
+        trial(
+            "data_of_a_newer_program_in_a_cluster_is_left_as_it_is",
+            CLUSTER,
+            format::data_of_a_newer_program_in_a_cluster_is_left_as_it_is,
+        ),
+        trial(
+            "a_running_program_does_not_write_after_an_upgrade",
+            SERVER,
+            format::a_running_program_does_not_write_after_an_upgrade,
         ),
         trial("a_cluster_is_no_single_server", CLUSTER, a_cluster_is_no_single_server),
         trial("writers_during_an_erasure_in_a_cluster", CLUSTER, writers_during_an_erasure_in_a_cluster),

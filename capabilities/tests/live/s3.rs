@@ -81,6 +81,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             a_presigned_url_signs_what_was_asked_for
             mistakes_are_typed_and_show_no_secret
             an_opening_leaves_nothing_behind
+            a_bucket_of_a_newer_format_is_refused_and_left_as_it_is
         ]);
     }
     crate::groups::run("s3", arguments, trials)
@@ -349,8 +350,37 @@ async fn an_opening_leaves_nothing_behind(server: Server) {
         }
         let (client, bucket) = raw(&url);
         let left = client.list_objects_v2().bucket(bucket).prefix(&prefix).send().await.unwrap();
-        assert!(left.contents().is_empty(), "{} objects are left", left.contents().len());
+        let left: Vec<&str> = left.contents().iter().filter_map(|object| object.key()).collect();
+        let number = format!("{prefix}/format=1");
+        assert!(left.is_empty() || left == [&number], "{} objects are left", left.len());
+        assert!(prefix != own || left == [&number], "the format number is missing");
     }
+}
+
+async fn a_bucket_of_a_newer_format_is_refused_and_left_as_it_is(server: Server) {
+    let prefix = format!("f{:x}", larder_kernel::Timestamp::now().as_micros());
+    let config = S3Config::from_url(&server.url()).unwrap().with_prefix(&prefix).unwrap();
+    let namespace = || Namespace::new("n").unwrap();
+    let store = S3BlobStore::open(&config, namespace()).await.unwrap();
+    store.put_bytes(&key("a"), "text".into()).await.unwrap();
+    let (client, bucket) = raw(&server.url());
+    let objects = async || {
+        let listed = client.list_objects_v2().bucket(&bucket).prefix(&prefix).send().await.unwrap();
+        let names = listed.contents().iter().filter_map(|object| object.key().map(str::to_owned));
+        names.collect::<Vec<String>>()
+    };
+    // A later release adds its own number; the older one stays.
+    let later = client.put_object().bucket(&bucket).key(format!("{prefix}/format=2"));
+    later.body(Vec::new().into()).send().await.unwrap();
+    let before = objects().await;
+    assert_eq!(before.len(), 3);
+    let error = S3BlobStore::open(&config, namespace()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains("has format 2; this release supports up to format 1"), "{error}");
+    assert_eq!(objects().await, before);
+    let newer = S3BlobStore::open_as_later(&config, namespace()).await.unwrap();
+    newer.erase().await.unwrap();
+    assert!(objects().await.iter().all(|name| name.contains("/format=")));
 }
 
 fn shows_nothing(error: &Error, canary: &str) {

@@ -165,9 +165,12 @@ pub(crate) async fn the_agent_reads_text_and_keeps_no_memory(backend: &Backend) 
         ]
     );
     let requests = model.requests.lock().unwrap();
+    assert_eq!(requests[0].output_tokens_max, Some(1_000), "as documented");
+    assert_eq!(CompactionAgentConfig::default().bytes_threshold, 100_000);
     let [system, question] = &requests[0].messages[..] else { unreachable!("two messages") };
     assert_eq!((system.role, question.role), (Role::System, Role::User));
     assert!(system.text.contains("userMessage") && system.text.contains("aiMessage"));
+    assert!(system.text.contains("at most 1000 tokens"), "{}", system.text);
     let tail = "\n\nUSER:\nBook it\n\nAI:\nNow\n\tTOOL_CALL_REQUEST: id=c1, name=book, \
                 args={\"to\":\"Oslo\"}\n\
         \n\nTOOL_CALL_RESPONSE: id=c1\nseat 12\n\nAI:\nxxx";

@@ -92,6 +92,13 @@ impl Lease {
         }
     }
 
+    /// Ends the lease and closes the connection.
+    pub(super) fn discard<T>(self, result: &Fallible<T>) {
+        if result.as_ref().is_err_and(Failure::is_lost_connection) {
+            self.taint();
+        }
+    }
+
     /// Ends the lease. A failure other than an error of the server leaves the connection in an unknown state,
     /// so it is closed.
     pub(super) fn release<T>(mut self, result: &Fallible<T>) {

@@ -10,7 +10,7 @@ use super::connect::connect;
 use super::{GRACE, OPEN, silent, within};
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::failure::Fallible;
-use crate::postgres::schema;
+use crate::postgres::schema::Schema;
 
 /// The oldest supported server version: it has every feature that the schema uses.
 pub(crate) const SERVER_VERSION_MIN: i32 = 140_000;
@@ -20,6 +20,7 @@ pub(crate) const SERVER_VERSION_MIN: i32 = 140_000;
 pub(super) async fn examine(
     options: &PgConnectOptions,
     config: &PostgresConfig,
+    schema: Schema,
     call_timeout: Duration,
 ) -> Fallible<Durability> {
     let options = options.clone();
@@ -30,8 +31,8 @@ pub(super) async fn examine(
     let connected = connect(config.acquire_timeout, open).await;
     let mut connection = connected.ok_or_else(|| silent(OPEN))??;
     let durability = within(call_timeout, OPEN, probe(&mut connection)).await??;
-    if !within(call_timeout, OPEN, schema::is_newest(&mut connection)).await?? {
-        let migrating = schema::migrate(&mut connection, config.migrate);
+    if !within(call_timeout, OPEN, schema.is_newest(&mut connection)).await?? {
+        let migrating = schema.migrate(&mut connection, config.migrate);
         within(config.migrate_timeout, OPEN, migrating).await??;
     }
     let _ = tokio::time::timeout(GRACE, connection.close()).await;

@@ -120,20 +120,20 @@ impl Swept {
 }
 
 fn meets_every_place(error: &Error) -> bool {
-    use ErrorKind::{PermissionDenied, ResourceExhausted, Unavailable};
-    matches!(error.kind(), Unavailable | PermissionDenied | ResourceExhausted)
+    use ErrorKind::{PermissionDenied, ResourceExhausted, Unavailable, Unsupported};
+    matches!(error.kind(), Unavailable | PermissionDenied | ResourceExhausted | Unsupported)
 }
 
 async fn part(engine: &Engine) -> Result<Swept> {
     let mut swept = Swept::default();
     let threads = engine.read(OPERATION, &(), |sql, ()| threads(sql)).await?;
     for thread in &threads {
-        let state = engine.statement(OPERATION, thread, |sql, thread| sweep_thread(sql, thread)).await;
+        let state = engine.statement(OPERATION, thread, sweep_thread).await;
         swept.note(state.map(|state| (state > 0, u64::from(state == 2), state == 3)))?;
     }
     let buckets = engine.read(OPERATION, &(), |sql, ()| buckets(sql)).await?;
     for bucket in &buckets {
-        let state = engine.statement(OPERATION, bucket, |sql, bucket| sweep_bucket(sql, bucket)).await;
+        let state = engine.statement(OPERATION, bucket, sweep_bucket).await;
         swept.note(state.map(|(state, gone)| (state > 0, gone, state == 2)))?;
     }
     swept.more |= swept.met > 0 && threads.len().max(buckets.len()) == PLACES_MAX;
@@ -164,20 +164,38 @@ fn buckets(sql: &mut PgConnection) -> BoxFuture<'_, Fallible<Vec<Names>>> {
     })
 }
 
-fn sweep_thread<'c>(sql: &'c mut PgConnection, thread: &'c Names) -> BoxFuture<'c, Fallible<i32>> {
+fn sweep_thread<'c>(
+    sql: &'c mut PgConnection,
+    format: i64,
+    thread: &'c Names,
+) -> BoxFuture<'c, Fallible<i32>> {
     Box::pin(async move {
-        let sweep = sqlx::query_scalar("SELECT larder.sweep_thread($1, $2, $3, $4, $5)");
+        let sweep = sqlx::query_scalar(
+            "SELECT larder.sweep_thread($1, $2, $3, $4, $5) WHERE (SELECT larder.at_format($6))",
+        );
         let sweep = thread.iter().fold(sweep, |sweep, name| sweep.bind(name));
-        Ok(sweep.bind(ROWS_MAX).bind(BYTES_MAX).fetch_one(sql).await?)
+        Ok(sweep.bind(ROWS_MAX).bind(BYTES_MAX).bind(format).fetch_one(sql).await?)
     })
 }
 
-fn sweep_bucket<'c>(sql: &'c mut PgConnection, bucket: &'c Names) -> BoxFuture<'c, Fallible<(i32, u64)>> {
+fn sweep_bucket<'c>(
+    sql: &'c mut PgConnection,
+    format: i64,
+    bucket: &'c Names,
+) -> BoxFuture<'c, Fallible<(i32, u64)>> {
     Box::pin(async move {
-        let sweep = sqlx::query("SELECT out_state, out_gone FROM larder.sweep_bucket($1, $2, $3, $4, $5)");
+        let sweep = sqlx::query(
+            "SELECT out_state, out_gone FROM larder.sweep_bucket($1, $2, $3, $4, $5) WHERE (SELECT \
+             larder.at_format($6))",
+        );
         let sweep = bucket.iter().fold(sweep, |sweep, name| sweep.bind(name));
-        let row =
-            sweep.bind(ROWS_MAX).bind(BYTES_MAX).bind(length(BUCKET_TOMBSTONES_MAX)).fetch_one(sql).await?;
+        let row = sweep
+            .bind(ROWS_MAX)
+            .bind(BYTES_MAX)
+            .bind(length(BUCKET_TOMBSTONES_MAX))
+            .bind(format)
+            .fetch_one(sql)
+            .await?;
         Ok((row.try_get(0)?, count(row.try_get(1)?)?))
     })
 }

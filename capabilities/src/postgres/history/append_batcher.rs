@@ -199,8 +199,11 @@ impl RunningStatement {
 
     async fn run(self, batch: Vec<Queued>) {
         let begun = Instant::now();
-        let made =
-            self.batcher.engine.statement(APPEND, &batch, |sql, batch| statement::append(sql, batch)).await;
+        let made = self
+            .batcher
+            .engine
+            .statement(APPEND, &batch, |sql, format, batch| statement::append(sql, format, batch))
+            .await;
         let took = begun.elapsed();
         let batcher = &self.batcher;
         let threads: HashSet<&Address> = self.threads.iter().collect();
@@ -250,7 +253,7 @@ pub(super) async fn append(batcher: &Arc<AppendBatcher>, append: Append) -> Resu
 }
 
 async fn append_single(engine: &Engine, append: &Append) -> Result<Appended> {
-    engine.statement(APPEND, append, |sql, append| write::append(sql, append)).await
+    engine.statement(APPEND, append, write::append).await
 }
 
 async fn wait_for_answer(

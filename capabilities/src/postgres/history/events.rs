@@ -42,13 +42,17 @@ impl EventLog for ThreadLog {
     }
 
     async fn watch(&self, lease: Duration) -> Result<bool> {
-        let watch =
-            self.engine.read(OPERATION, &self.address, |sql, address| write::watch(sql, address, lease));
+        let format = self.engine.format();
+        let watch = self
+            .engine
+            .read(OPERATION, &self.address, |sql, address| write::watch(sql, format, address, lease));
         watch.await
     }
 
     async fn last(&self) -> Result<Seq> {
-        let stands = self.engine.read(OPERATION, &self.address, |sql, address| info(sql, address)).await?;
+        let format = self.engine.format();
+        let stands =
+            self.engine.read(OPERATION, &self.address, |sql, address| info(sql, format, address)).await?;
         Ok(stands.last)
     }
 }

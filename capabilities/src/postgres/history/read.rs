@@ -255,6 +255,7 @@ pub(super) fn decode(row: &PgRow, column: usize) -> Fallible<Arc<ChatMessage>> {
 /// Returns the state of the thread. Records a passed expiry as a clear event.
 pub(super) fn info<'c>(
     sql: &'c mut PgConnection,
+    format: i64,
     address: &'c Address,
 ) -> BoxFuture<'c, Fallible<ThreadInfo>> {
     Box::pin(async move {
@@ -265,8 +266,10 @@ pub(super) fn info<'c>(
             sqlx::query(select).bind(namespace).bind(agent).bind(session).fetch_optional(&mut *sql).await?;
         let expired = found.as_ref().map_or(Ok(false), |row| row.try_get(3))?;
         let found = if expired {
-            let expire = "SELECT messages, bytes, last_seq FROM larder.expire_thread($1, $2, $3)";
-            sqlx::query(expire).bind(namespace).bind(agent).bind(session).fetch_optional(sql).await?
+            let expire = "SELECT messages, bytes, last_seq FROM larder.expire_thread($1, $2, $3)
+                 WHERE (SELECT larder.at_format($4))";
+            let expire = sqlx::query(expire).bind(namespace).bind(agent).bind(session).bind(format);
+            expire.fetch_optional(sql).await?
         } else {
             found
         };

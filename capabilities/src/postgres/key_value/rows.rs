@@ -35,7 +35,11 @@ fn conflict(operation: &'static str) -> Error {
     )
 }
 
-pub(super) fn put<'c>(sql: &'c mut PgConnection, put: &'c Put) -> BoxFuture<'c, Fallible<Revision>> {
+pub(super) fn put<'c>(
+    sql: &'c mut PgConnection,
+    format: i64,
+    put: &'c Put,
+) -> BoxFuture<'c, Fallible<Revision>> {
     const OPERATION: &str = "key_value.put";
     Box::pin(async move {
         let at = match put.options.condition {
@@ -43,16 +47,19 @@ pub(super) fn put<'c>(sql: &'c mut PgConnection, put: &'c Put) -> BoxFuture<'c, 
             KeyValueCondition::Absent => Some(-1),
             KeyValueCondition::AtRevision(at) => Some(integer(at.get())),
         };
-        let revision: Option<i64> = sqlx::query_scalar("SELECT larder.kv_put($1, $2, $3, $4, $5, $6, $7)")
-            .bind(put.address.namespace.as_str())
-            .bind(put.address.bucket.as_str())
-            .bind(put.key.as_str())
-            .bind(&put.value[..])
-            .bind(put.options.ttl.map(millis))
-            .bind(at)
-            .bind(length(BUCKET_TOMBSTONES_MAX))
-            .fetch_one(sql)
-            .await?;
+        let revision: Option<i64> = sqlx::query_scalar(
+            "SELECT larder.kv_put($1, $2, $3, $4, $5, $6, $7) WHERE (SELECT larder.at_format($8))",
+        )
+        .bind(put.address.namespace.as_str())
+        .bind(put.address.bucket.as_str())
+        .bind(put.key.as_str())
+        .bind(&put.value[..])
+        .bind(put.options.ttl.map(millis))
+        .bind(at)
+        .bind(length(BUCKET_TOMBSTONES_MAX))
+        .bind(format)
+        .fetch_one(sql)
+        .await?;
         match revision {
             Some(revision) => Ok(Revision::new(count(revision)?)),
             None if put.options.condition == KeyValueCondition::Absent => Err(Error::new(
@@ -68,19 +75,23 @@ pub(super) fn put<'c>(sql: &'c mut PgConnection, put: &'c Put) -> BoxFuture<'c, 
 
 pub(super) fn delete<'c>(
     sql: &'c mut PgConnection,
+    format: i64,
     address: &'c Address,
     key: &'c Key,
     at: Option<Revision>,
 ) -> BoxFuture<'c, Fallible<bool>> {
     Box::pin(async move {
-        let deleted: Option<bool> = sqlx::query_scalar("SELECT larder.kv_delete($1, $2, $3, $4, $5)")
-            .bind(address.namespace.as_str())
-            .bind(address.bucket.as_str())
-            .bind(key.as_str())
-            .bind(at.map(|at| integer(at.get())))
-            .bind(length(BUCKET_TOMBSTONES_MAX))
-            .fetch_one(sql)
-            .await?;
+        let deleted: Option<bool> = sqlx::query_scalar(
+            "SELECT larder.kv_delete($1, $2, $3, $4, $5) WHERE (SELECT larder.at_format($6))",
+        )
+        .bind(address.namespace.as_str())
+        .bind(address.bucket.as_str())
+        .bind(key.as_str())
+        .bind(at.map(|at| integer(at.get())))
+        .bind(length(BUCKET_TOMBSTONES_MAX))
+        .bind(format)
+        .fetch_one(sql)
+        .await?;
         deleted.ok_or_else(|| conflict("key_value.delete").into())
     })
 }

@@ -103,9 +103,13 @@ impl BoardServer {
             let claimed = self
                 .batcher
                 .engine
-                .statement(CLAIM, &(&self.board, &workers), |connection, &((namespace, board), workers)| {
-                    Box::pin(steps::claim(connection, namespace, board, workers))
-                })
+                .statement(
+                    CLAIM,
+                    &(&self.board, &workers),
+                    |connection, format, &((namespace, board), workers)| {
+                        Box::pin(steps::claim(connection, namespace, board, workers, format))
+                    },
+                )
                 .await;
             let took = begun.elapsed();
             let expected = (batch.len() + self.batcher.queued(&self.board)).min(BATCH_MAX);

@@ -149,16 +149,22 @@ pub(super) async fn claim(
     namespace: &Namespace,
     board: &BoardId,
     workers: &[(&WorkerId, Duration)],
+    format: i64,
 ) -> Fallible<Vec<Claim>> {
-    let rows =
-        sqlx::query(concat!("SELECT ", task_columns!(), " FROM larder.claim_tasks($1, $2, $3, $4, $5)"))
-            .bind(namespace.as_str())
-            .bind(board.conversation.as_str())
-            .bind(board.agent.as_str())
-            .bind(workers.iter().map(|(worker, _)| worker.as_str()).collect::<Vec<_>>())
-            .bind(workers.iter().map(|(_, lease)| encode::millis(*lease)).collect::<Vec<_>>())
-            .fetch_all(connection)
-            .await?;
+    let claim = concat!(
+        "SELECT ",
+        task_columns!(),
+        " FROM larder.claim_tasks($1, $2, $3, $4, $5) WHERE (SELECT larder.at_format($6))"
+    );
+    let rows = sqlx::query(claim)
+        .bind(namespace.as_str())
+        .bind(board.conversation.as_str())
+        .bind(board.agent.as_str())
+        .bind(workers.iter().map(|(worker, _)| worker.as_str()).collect::<Vec<_>>())
+        .bind(workers.iter().map(|(_, lease)| encode::millis(*lease)).collect::<Vec<_>>())
+        .bind(format)
+        .fetch_all(connection)
+        .await?;
     let claim = |row| {
         let task = task(row)?;
         let token = task.lease.as_ref().map(|lease| lease.token).ok_or_else(|| corrupt(CLAIM))?;

@@ -5,8 +5,8 @@
 -- not name the thread yet; {2} where the key was used for other messages; {3} at the cap.
 
 -- The most frequent cases, in the fewest steps: no key, and a thread that is there and lives for good.
-local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e')
-if head[4] and not head[5] and ARGV[3] == '' and ARGV[5] == '' then
+local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'f')
+if head[4] and not head[5] and head[6] == FORMAT and ARGV[3] == '' and ARGV[5] == '' then
   local seq, messages, bytes = tonumber(head[1]), tonumber(head[2]), tonumber(head[3])
   local count = (#ARGV - 6) / 3
   if seq + count > 9007199253692416 then

@@ -1,8 +1,9 @@
 -- Appends one message without a run to a thread that is entered in the index and lives for good.
 --
--- KEYS: the thread's hash, its messages. ARGV: size and body. Answers the number; 0 for any other thread, and at the cap.
-local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w')
-if not head[4] or head[5] then
+-- KEYS: the thread's hash, its messages. ARGV: size and body. Answers the number; 0 for any other thread, another
+-- format, and at the cap.
+local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w', 'f')
+if not head[4] or head[5] or head[7] ~= FORMAT then
   return 0
 end
 local seq, size = head[1] + 1, ARGV[1]

@@ -19,7 +19,7 @@ use super::address::Address;
 use super::index::Index;
 use super::message::Entry;
 use super::read::{at_the_cap, settle, untouched};
-use super::scripts::{COMMIT, DROP, SOURCE, STAGE};
+use super::scripts::{COMMIT, DISCARD, SOURCE, STAGE};
 
 const OPERATION: &str = "history.fork";
 /// The maximum number of attempts of a fork whose source or target changes during the copy.
@@ -184,7 +184,6 @@ impl<'a> Copy<'a> {
     /// Removes the staged messages. If that fails, they expire later.
     async fn discard(&self) {
         let call = Call::new().key(self.messages.clone()).key(self.runs.clone());
-        let call = call.key(self.target.place().part("refused")).arg("").number(0);
-        let _ = self.engine.repeat(OPERATION, &DROP, &call).await;
+        let _ = self.engine.repeat(OPERATION, &DISCARD, &call).await;
     }
 }

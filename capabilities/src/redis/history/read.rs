@@ -5,6 +5,7 @@ use redis::{Cmd, Value};
 
 use super::super::decode;
 use super::super::engine::Engine;
+use super::super::script::formats;
 use super::address::{Address, named};
 use super::message::stored;
 use super::scripts::SETTLE;
@@ -58,7 +59,8 @@ impl Range {
 }
 
 /// Reads messages, which counts as a use of the thread. A plain command is enough, because the server removes
-/// expired messages on time. A second command checks whether the use refreshes the time to live.
+/// expired messages on time. A second command checks the format and whether the use refreshes the time to
+/// live.
 pub(super) async fn messages(
     engine: &Engine,
     operation: &'static str,
@@ -67,10 +69,17 @@ pub(super) async fn messages(
     limit: usize,
 ) -> Result<Vec<StoredMessage>> {
     let head = address.head();
-    let mut renews = redis::cmd("HGET");
-    renews.arg(&head[..]).arg("r");
+    let mut fields = redis::cmd("HMGET");
+    fields.arg(&head[..]).arg(&["r", "f"]);
     let command = range.command(address, limit);
-    let (found, renews) = engine.fetch_both(operation, &head, &command, &renews).await?;
+    let (found, fields) = engine.fetch_both(operation, &head, &command, &fields).await?;
+    let [renews, format] = decode::tuple(fields)?;
+    // No number: no thread, or one that was erased between the two reads.
+    if let Some(format) = decode::optional(format).map(decode::integer).transpose()?
+        && format != engine.format()
+    {
+        return Err(formats(engine.format()).refuse(operation, format));
+    }
     let renews = decode::optional(renews).map(decode::bytes).transpose()?;
     if renews.is_some_and(|renews| renews == b"1") {
         engine.repeat(operation, &SETTLE, &address.call().arg("use")).await?;

@@ -41,6 +41,7 @@ on_thread!(SOURCE, "source.lua");
 on_thread!(WATCH, "watch.lua");
 
 alone!(APPEND_ONE, "append_one.lua");
+alone!(DISCARD, "discard.lua");
 alone!(DROP, "drop.lua");
 alone!(FORGET, "forget.lua");
 alone!(REGISTER, "register.lua");

@@ -4,7 +4,7 @@
 -- replacements, 6 the refused tokens. ARGV[1] is the channel on which its changes are announced.
 --
 -- The hash holds the counters: `s` the greatest number given, `c` the number of the last clear, run clear or
--- replacement, `n` messages, `b` bytes, `i` present once the index of the namespace names the thread, `w` until when
+-- replacement, `n` messages, `b` bytes, `f` the format of the thread, `i` present once the index of the namespace names the thread, `w` until when
 -- somebody follows it, who may have gone; the time to live where there is one: `t` milliseconds, `r` 1 where use renews it, `e` when it ends; and under `k` with the key behind
 -- it, what an append with that idempotency key answered.
 --
@@ -36,7 +36,10 @@ for _, key in ipairs({MESSAGES, RUNS, EVENTS, REPLACEMENTS}) do
   redis.call('ZCARD', key)
 end
 redis.call('SCARD', REFUSED)
-local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e')
+local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e', 'f')
+if fields[1] and fields[8] ~= FORMAT then
+  return wrong_format(fields[8])
+end
 local last, changed = tonumber(fields[1] or 0), tonumber(fields[2] or 0)
 local messages, bytes = tonumber(fields[3] or 0), tonumber(fields[4] or 0)
 local ttl, renews, ends = tonumber(fields[5] or nil), fields[6] == '1', tonumber(fields[7] or nil)
@@ -104,7 +107,7 @@ local function indexed(token)
   if token == '' or redis.call('SISMEMBER', REFUSED, token) == 1 then
     return false
   end
-  redis.call('HSET', THREAD, 'i', token)
+  redis.call('HSET', THREAD, 'i', token, 'f', FORMAT)
   return true
 end
 

@@ -1,5 +1,8 @@
--- What the scripts that write to a bucket share. The first two only read, and meet every key of the bucket, so that one
+-- What the scripts that write to a bucket share. The first three only read, and meet every key of the bucket, so that one
 -- that holds something else stops the script before its first write.
+local meta = redis.call('HMGET', KEYS[1], 'revision', 'format')
+if meta[1] and meta[2] ~= FORMAT then return wrong_format(meta[2]) end
+
 local function found_at(key, now)
   local revision = redis.call('ZSCORE', KEYS[5], key)
   local expires = redis.call('ZSCORE', KEYS[6], key)
@@ -12,8 +15,17 @@ local function next_revision()
   redis.call('ZCARD', KEYS[4])
   redis.call('ZCARD', KEYS[7])
   redis.call('ZCARD', KEYS[8])
-  local revision = tonumber(redis.call('HGET', KEYS[1], 'revision') or '0') + 1
+  local revision = tonumber(meta[1] or '0') + 1
   return revision < 9007199254740991 and revision
+end
+
+-- Saves the revision, and with the first one the format.
+local function save(revision)
+  if meta[2] then
+    redis.call('HSET', KEYS[1], 'revision', int(revision))
+  else
+    redis.call('HSET', KEYS[1], 'revision', int(revision), 'format', FORMAT)
+  end
 end
 
 local function remove(key)

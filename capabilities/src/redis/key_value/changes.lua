@@ -2,7 +2,8 @@
 -- ARGV: after which revision, prefix, most changes, size at which a page ends
 -- Answers the last revision, the greatest forgotten one, how far the bucket was looked through, whether there may be
 -- more, and the changes: key, revision, and for a put value and expiry.
-local meta = redis.call('HMGET', KEYS[1], 'revision', 'forgotten')
+local meta = redis.call('HMGET', KEYS[1], 'revision', 'forgotten', 'format')
+if meta[1] and meta[3] ~= FORMAT then return wrong_format(meta[3]) end
 local last, prefix = tonumber(meta[1] or '0'), ARGV[2]
 local looked_at, horizon = 1000, last
 local found = {}

@@ -11,7 +11,7 @@ if not revision then return 'FULL' end
 
 -- Removing comes first: it is allowed when memory is full, and what follows it is then, too.
 remove(key)
-redis.call('HSET', KEYS[1], 'revision', int(revision))
+save(revision)
 redis.call('ZADD', KEYS[7], int(revision), key)
 redis.call('ZREM', KEYS[8], key)
 written(revision, now, tonumber(ARGV[5]), ARGV[6])

@@ -13,7 +13,7 @@ if not registered() then return 'REGISTER' end
 local revision = next_revision()
 if not revision then return 'FULL' end
 
-redis.call('HSET', KEYS[1], 'revision', int(revision))
+save(revision)
 redis.call('HSET', KEYS[3], key, ARGV[8])
 redis.call('ZADD', KEYS[4], 0, key)
 redis.call('ZADD', KEYS[5], int(revision), key)

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 use super::super::config::SqliteConfig;
 use super::super::failure::{Failure, Fallible};
-use super::super::schema;
+use super::super::schema::{self, Schema};
 
 const OPERATION: &str = "sqlite.open";
 const STATEMENTS_CACHED: usize = 128;
@@ -22,7 +22,7 @@ thread_local! {
 }
 
 /// Opens the writer connection; creates and migrates the file if needed.
-pub(super) fn writer(config: &SqliteConfig) -> Fallible<(Connection, Durability)> {
+pub(super) fn writer(config: &SqliteConfig, schema: Schema) -> Fallible<(Connection, Durability)> {
     check_path(&config.path)?;
     BUSY.set((config.busy_timeout, None));
     retry_busy(config.busy_timeout, || {
@@ -37,7 +37,7 @@ pub(super) fn writer(config: &SqliteConfig) -> Fallible<(Connection, Durability)
             return Err(error.with_field("path").into());
         }
         schema::check_owner(&connection)?;
-        schema::check_version(&connection)?;
+        schema.check_version(&connection)?;
         // The switch to WAL does not always wait for its lock, so the caller retries the whole step.
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if !mode.eq_ignore_ascii_case("wal") {
@@ -50,7 +50,7 @@ pub(super) fn writer(config: &SqliteConfig) -> Fallible<(Connection, Durability)
             return Err(error.with_field("path").into());
         }
         set_synchronous(&connection, config)?;
-        schema::migrate(&mut connection)?;
+        schema.migrate(&mut connection)?;
         let durability = durability(&connection)?;
         Ok((connection, durability))
     })

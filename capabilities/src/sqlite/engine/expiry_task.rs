@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::super::failure::Fallible;
+use super::super::schema::Schema;
 use super::connection;
 
 /// The pause after all expired data is removed.
@@ -35,13 +36,14 @@ pub(crate) struct ExpiryJob {
 /// Runs the job periodically.
 pub(super) struct ExpiryTask {
     job: ExpiryJob,
+    schema: Schema,
     next: Instant,
 }
 
 impl ExpiryTask {
     /// Creates a task that is due after the first write, because the program may end soon after it.
-    pub(super) fn new(job: ExpiryJob) -> Self {
-        Self { job, next: Instant::now() }
+    pub(super) fn new(job: ExpiryJob, schema: Schema) -> Self {
+        Self { job, schema, next: Instant::now() }
     }
 
     /// Runs a step if one is due, and returns true if it changed anything. A step that fails, because another
@@ -60,7 +62,8 @@ impl ExpiryTask {
     fn run(&self, sql: &Connection) -> Fallible<ExpiryStep> {
         let execute = |statement| sql.prepare_cached(statement)?.execute([]);
         connection::with_busy_timeout(Duration::ZERO, || execute("BEGIN IMMEDIATE"))?;
-        let step = (self.job.step)(sql).and_then(|step| {
+        let checked = self.schema.check_write(sql, "sqlite.expire");
+        let step = checked.and_then(|()| (self.job.step)(sql)).and_then(|step| {
             execute("COMMIT")?;
             Ok(step)
         });

@@ -9,7 +9,7 @@ use super::super::expiry;
 use super::*;
 
 async fn open_with(config: SqliteConfig) -> Result<Engine> {
-    Engine::open(config, expiry::JOB).await
+    Engine::open(config, Schema::CURRENT, expiry::JOB).await
 }
 
 async fn open(folder: &TempDir) -> Engine {
@@ -329,7 +329,7 @@ fn concurrent_openings_of_one_new_file_all_succeed() {
                 .map(|_| {
                     scope.spawn(|| {
                         start.wait();
-                        connection::writer(&config)
+                        connection::writer(&config, Schema::CURRENT)
                             .map(drop)
                             .map_err(|failure| failure.into_error("test.open"))
                     })

@@ -11,6 +11,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::super::config::SqliteConfig;
 use super::super::failure::Fallible;
+use super::super::schema::Schema;
 use super::expiry_task::{ExpiryJob, ExpiryTask};
 use super::file_identity::FileGuard;
 use super::group_commit::{self, GroupCommit};
@@ -36,13 +37,14 @@ pub(super) struct WriterChannels {
 /// Starts the writer, which reports through `opened` when the database is ready.
 pub(super) fn spawn(
     config: Arc<SqliteConfig>,
+    schema: Schema,
     channels: WriterChannels,
     slots: Weak<ConnectionSlots>,
     expiry: ExpiryJob,
 ) -> Result<()> {
     let WriterChannels { queue, commits, opened, alive } = channels;
     let run = move || {
-        let ready = connection::writer(&config).and_then(|(mut connection, durability)| {
+        let ready = connection::writer(&config, schema).and_then(|(mut connection, durability)| {
             let wal = WalMonitor::of(&mut connection, slots)?;
             Ok((connection, wal, durability))
         });
@@ -51,6 +53,7 @@ pub(super) fn spawn(
                 if opened.send(Ok(durability)).is_ok() {
                     let writer = Writer {
                         connection,
+                        schema,
                         queue,
                         commits,
                         file_guard: FileGuard::of(&config.path),
@@ -59,7 +62,7 @@ pub(super) fn spawn(
                         fair_lock: FairLock::new(),
                         backlog: Vec::new(),
                         group_commit: GroupCommit::expecting(0),
-                        expiry_task: ExpiryTask::new(expiry),
+                        expiry_task: ExpiryTask::new(expiry, schema),
                     };
                     writer.run();
                 }
@@ -85,6 +88,7 @@ fn name_path(error: Error) -> Error {
 
 struct Writer {
     connection: Connection,
+    schema: Schema,
     queue: Receiver<WriteMessage>,
     commits: watch::Sender<u64>,
     file_guard: FileGuard,
@@ -174,14 +178,19 @@ impl Writer {
         self.commits.send_modify(|commits| *commits = commits.wrapping_add(1));
     }
 
-    /// Begins a transaction. Waits for the lock as long as the first of the jobs still may.
+    /// Begins a transaction on a file of this program's format. Waits for the lock as long as the first of
+    /// the jobs still may.
     fn begin(&self, batch: &[WriteJob]) -> Result<(), Error> {
         self.file_guard.check(OPERATION)?;
         let waited = batch.first().map_or(Duration::ZERO, |job| self.waited(job));
         let left = self.busy_timeout.saturating_sub(waited);
         let begin = || connection::retry_busy(left, || self.execute("BEGIN IMMEDIATE"));
-        connection::with_busy_timeout(left, begin)
-            .map_err(|failure| failure.into_error(OPERATION).with_outcome(Outcome::NotApplied))
+        let begun = connection::with_busy_timeout(left, begin)
+            .and_then(|()| self.schema.check_write(&self.connection, OPERATION));
+        if begun.is_err() && !self.connection.is_autocommit() {
+            let _ = self.execute("ROLLBACK");
+        }
+        begun.map_err(|failure| failure.into_error(OPERATION).with_outcome(Outcome::NotApplied))
     }
 
     /// Returns how long a job has waited for locks of other processes, without the transactions of this

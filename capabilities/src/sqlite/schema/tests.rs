@@ -1,8 +1,10 @@
 //! The schema: the objects of the baseline, and files of other versions.
 
+mod format;
+
 use std::path::Path;
 
-use larder_kernel::Outcome;
+use larder_kernel::{ErrorKind, Outcome};
 use tempfile::TempDir;
 
 use super::super::{Sqlite, SqliteConfig};

@@ -162,6 +162,18 @@ pub(super) async fn collections_are_listed_with_dimension_and_count(context: Con
     expect::equal("after a name that is not there", &after, &expected[2..4].to_vec())
 }
 
+pub(super) async fn the_default_collection_is_like_any_other(context: Context) -> CaseResult {
+    let Handles { a, b } = context.vectors().await?;
+    let default = CollectionName::default();
+    expect::equal("its name", &default.as_str(), &"default")?;
+    put_all(&*a, &default, &[document("a", &[1.0, 2.0])?]).await?;
+    put_all(&*a, &collection("Default")?, &[document("a", &[1.0, 2.0, 3.0])?]).await?;
+    let expected = vec![info("Default", 3, 1)?, info("default", 2, 1)?];
+    expect::equal("the collections", &collections(&*b, 10).await?, &expected)?;
+    a.drop_collection(&default).await?;
+    expect::equal("after its removal", &collections(&*b, 10).await?, &vec![info("Default", 3, 1)?])
+}
+
 pub(super) async fn emptied_collections_remain_listed(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let (one, two) = (collection("by ids")?, collection("by filter")?);

@@ -1,6 +1,6 @@
 //! Searches: scores, order, limits, floors, and the effect of changes.
 
-use larder_kernel::{Filter, Metadata, PutMode, SearchRequest};
+use larder_kernel::{CollectionName, Filter, Metadata, PutMode, SearchRequest};
 
 use super::support::{
     collection, document, embedding, hit_ids, id, ids, near, put_all, random_documents, random_values,
@@ -128,6 +128,16 @@ pub(super) async fn a_limit_is_filled_in_a_large_collection(context: Context) ->
         same_answer(&format!("a limit of {limit} among the 60 farthest"), &hits, &documents, &request)?;
     }
     Ok(())
+}
+
+pub(super) async fn a_request_without_a_limit_returns_five_hits(context: Context) -> CaseResult {
+    let Handles { a, b } = context.vectors().await?;
+    let documents = random_documents(&context, 12, 3)?;
+    put_all(&*a, &CollectionName::default(), &documents).await?;
+    let request = SearchRequest::new(embedding(&random_values(&context, 7, 3))?);
+    let hits = b.search(&CollectionName::default(), &request).await?;
+    expect::equal("hits", &hits.len(), &5)?;
+    same_answer("the defaults", &hits, &documents, &request)
 }
 
 pub(super) async fn a_filter_applies_before_the_limit(context: Context) -> CaseResult {

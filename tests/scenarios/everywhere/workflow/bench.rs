@@ -48,6 +48,12 @@ impl Bench {
         self
     }
 
+    /// Uses another specification for the same runs.
+    pub(super) fn with_spec(mut self, json: &str) -> Self {
+        self.spec = WorkflowSpec::from_json(json).unwrap();
+        self
+    }
+
     pub(super) fn history(&self) -> Arc<dyn HistoryProvider> {
         self.room.history()
     }
@@ -88,6 +94,10 @@ impl Bench {
     pub(super) async fn texts(&self, thread: &Thread) -> Vec<String> {
         let all = self.history().all_messages(thread).await.unwrap();
         all.into_iter().map(|stored| stored.message.text.clone()).collect()
+    }
+
+    pub(super) async fn everything_stored(&self) -> String {
+        self.room.everything_stored().await
     }
 
     /// Returns the texts of a persistent state's conversation.

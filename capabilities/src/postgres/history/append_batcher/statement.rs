@@ -87,13 +87,15 @@ fn columns(batch: &[Queued]) -> (Threads<'_>, Messages<'_>, Vec<Part>) {
 /// client holds the thread's lock.
 pub(super) fn append<'c>(
     sql: &'c mut PgConnection,
+    format: i64,
     batch: &'c [Queued],
 ) -> BoxFuture<'c, Fallible<Vec<Option<Appended>>>> {
     Box::pin(async move {
         let (threads, messages, parts) = columns(batch);
         let rows = sqlx::query(
             "SELECT place, before
-             FROM larder.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+             FROM larder.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+             WHERE (SELECT larder.at_format($14))",
         )
         .bind(&threads.namespaces)
         .bind(&threads.agents)
@@ -108,6 +110,7 @@ pub(super) fn append<'c>(
         .bind(&messages.roles)
         .bind(&messages.sizes)
         .bind(&messages.bodies)
+        .bind(format)
         .fetch_all(sql)
         .await?;
         let mut before = vec![None; threads.namespaces.len()];

@@ -23,6 +23,6 @@ local function append(k, numbers, first)
     redis.call('ZADD', k.order, score(PLANNED, task.position), id)
   end
   redis.call('HSET', k.board, 'position', int(numbers.position), 'revision', revision,
-    'token', int(numbers.token))
+    'token', int(numbers.token), 'format', FORMAT)
   return { 'added', int(before), revision }
 end

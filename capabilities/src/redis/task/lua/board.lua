@@ -1,7 +1,8 @@
 -- What the scripts of a board share. All its keys stand in the slot of its conversation:
---   meta      hash, agent that ever had a board -> the last "position revision token" of the one that is gone
+--   meta      hash, agent that ever had a board -> the last "position revision token" of the one that is gone; no agent ->
+--             the format
 --   boards    sorted set, agents that have a board, in byte order
---   board     hash: position, revision, token (the last ones given), label, parent
+--   board     hash: position, revision, token (the last ones given), format, label, parent
 --   tasks     hash, id -> what a task was added with
 --   state     hash, id -> "status position revision retries retries_max", and under a lease " token ends_ms worker"
 --   results   hash, id -> result
@@ -31,10 +32,11 @@ local function check_types(k)
   for _, key in ipairs({ k.order, k.leases, k.lapsed }) do redis.call('ZCARD', key) end
 end
 
--- The numbers that the board gave last, or nothing where there is no board.
+-- The numbers that the board gave last, or nothing and the answer that says why.
 local function board_numbers(k)
-  local found = redis.call('HMGET', k.board, 'position', 'revision', 'token')
-  if not (found[1] and found[2] and found[3]) then return nil end
+  local found = redis.call('HMGET', k.board, 'position', 'revision', 'token', 'format')
+  if not (found[1] and found[2] and found[3]) then return nil, { 'no_board' } end
+  if found[4] ~= FORMAT then return nil, wrong_format(found[4]) end
   return { position = tonumber(found[1]), revision = tonumber(found[2]), token = tonumber(found[3]) }
 end
 
@@ -56,8 +58,8 @@ end
 -- The state of a task, or nothing and the answer that says why.
 local function find(k, id)
   check_types(k)
-  local numbers = board_numbers(k)
-  if not numbers then return nil, { 'no_board' } end
+  local numbers, absent = board_numbers(k)
+  if not numbers then return nil, absent end
   local text = redis.call('HGET', k.state, id)
   if not text then return nil, { 'no_task' } end
   local task = unpack_state(text)

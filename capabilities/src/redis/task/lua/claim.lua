@@ -2,8 +2,8 @@
 local CHUNK = 1000
 local k = keys_of(1)
 check_types(k)
-local numbers = board_numbers(k)
-if not numbers then return { 'none' } end
+local numbers, absent = board_numbers(k)
+if not numbers then return absent.err and absent or { 'none' } end
 if numbers.revision >= LAST or numbers.token >= LAST then return { 'full' } end
 local now = now_ms()
 

@@ -3,6 +3,8 @@
 local TASKS = 8
 local meta, boards, k = KEYS[1], KEYS[3], keys_of(4)
 local agent = ARGV[3]
+local format = redis.call('HGET', meta, '')
+if format ~= FORMAT and (format or redis.call('EXISTS', meta) == 1) then return wrong_format(format) end
 if not registered() then return 'REGISTER' end
 check_types(k)
 local old = redis.call('HGET', meta, agent)
@@ -20,5 +22,5 @@ local added = append(k, numbers, TASKS)
 if ARGV[4] == '1' then redis.call('HSET', k.board, 'label', ARGV[5]) end
 if ARGV[6] == '1' then redis.call('HSET', k.board, 'parent', ARGV[7]) end
 redis.call('ZADD', boards, 0, agent)
-redis.call('HSET', meta, agent, '')
+redis.call('HSET', meta, agent, '', '', FORMAT)
 return added

@@ -1,9 +1,9 @@
 -- KEYS: meta, boards, the board's. ARGV: agent.
 local meta, boards, k = KEYS[1], KEYS[2], keys_of(3)
-local numbers = board_numbers(k)
+local numbers, absent = board_numbers(k)
 redis.call('ZCARD', boards)
 redis.call('HLEN', meta)
-if not numbers then return { 'no_board' } end
+if not numbers then return absent end
 
 -- Removing comes first: it is allowed when memory is full, and what follows it is then, too.
 redis.call('ZREM', boards, ARGV[1])

@@ -1,6 +1,8 @@
 -- KEYS: meta, erased, boards. ARGV: epoch, how long it is kept, channel, the prefix of the conversation's keys.
 -- Says whether nothing is left; boards are many at times, so they go a thousand at a time.
 local MOST = 1000
+local format = redis.pcall('HGET', KEYS[1], '')
+if type(format) == 'string' and format ~= FORMAT then return wrong_format(format) end
 for _, agent in ipairs(redis.call('ZRANGE', KEYS[3], 0, MOST - 1)) do
   local k = keys_named(ARGV[4], agent)
   redis.call('UNLINK', k.board, k.tasks, k.state, k.results, k.order, k.leases, k.lapsed)

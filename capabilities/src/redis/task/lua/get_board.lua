@@ -1,4 +1,5 @@
 -- KEYS: the board's. ARGV: agent.
 local k = keys_of(1)
-if redis.call('EXISTS', k.board) == 0 then return { 'none' } end
+local numbers, absent = board_numbers(k)
+if not numbers then return absent.err and absent or { 'none' } end
 return { 'board', shown_board(k, ARGV[1]) }

@@ -8,8 +8,8 @@ for _, agent in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   check_types(k)
   local ids = redis.call('ZRANGEBYSCORE', k.order, LOW, HIGH)
   if #ids > 0 then
-    local numbers = board_numbers(k)
-    if not numbers then return { 'corrupt' } end
+    local numbers, absent = board_numbers(k)
+    if not numbers then return absent.err and absent or { 'corrupt' } end
     if numbers.revision >= LAST then return { 'full' } end
     local tasks = {}
     for from = 1, #ids, CHUNK do

@@ -1,4 +1,4 @@
--- The schema `larder` of version 10. This file: the clock, notifications and the threads of the history.
+-- The schema `larder` of version 11. This file: the clock, notifications and the threads of the history.
 --
 -- Text that names something compares by its bytes (COLLATE "C"), so ids that differ in any byte are different keys, and
 -- listings come in byte order. Text that may hold NUL is bytea. JSON is text: jsonb would rewrite its numbers. Times are
@@ -6,6 +6,24 @@
 --
 -- Every key begins with the namespace, so that the tables can be partitioned by its hash, or distributed by it with
 -- Citus, without moving a row away from its neighbours.
+
+-- Format --------------------------------------------------------------------------------------------------------------
+
+-- Raises LF001 if the database has another format than the program that writes. Every write calls it or reads the version
+-- in its own transaction, and so holds the lock of this table until it ends. An upgrade takes that lock exclusively first.
+-- All later versions keep this function and the table.
+CREATE FUNCTION larder.at_format(expected bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    found bigint;
+BEGIN
+    SELECT v.version INTO found FROM larder.schema_version v;
+    IF found IS DISTINCT FROM expected THEN
+        RAISE EXCEPTION USING ERRCODE = 'LF001', MESSAGE = 'the database has another format',
+            DETAIL = format('%s %s', coalesce(found, 0), expected);
+    END IF;
+    RETURN true;
+END
+$$;
 
 -- Clock and notifications ---------------------------------------------------------------------------------------------
 

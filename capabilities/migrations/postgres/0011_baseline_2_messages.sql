@@ -1,4 +1,4 @@
--- The schema of version 10, continued: what writes and removes messages.
+-- The schema of version 11, continued: what writes and removes messages.
 
 -- Appends messages, and returns their first and last number, or NULL if the idempotency key was used for other messages.
 CREATE FUNCTION larder.append(

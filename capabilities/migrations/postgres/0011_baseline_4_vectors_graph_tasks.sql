@@ -1,4 +1,4 @@
--- The schema of version 10, continued: vectors, graph and tasks, and the compression of all tables.
+-- The schema of version 11, continued: vectors, graph and tasks, and the compression of all tables.
 
 -- Vectors -------------------------------------------------------------------------------------------------------------
 
