@@ -104,7 +104,9 @@ fn message(mut fields: Fields, envelope: Option<Envelope>) -> Result<ChatMessage
         Some(written) if role == Role::Assistant || envelope.is_some() => {
             (message.tool_calls, record.tool_calls) = calls::parse(&written)?;
         }
-        Some(_) => return Err(Error::invalid(PARSE, CALLS, "only an assistant calls tools")),
+        Some(_) => {
+            return Err(Error::invalid(PARSE, CALLS, "is allowed for the role assistant only; remove it"));
+        }
         None => {}
     }
     if role == Role::Tool && (envelope.is_none() || fields.has(CALL_ID)) {
@@ -141,7 +143,7 @@ fn role(fields: &mut Fields, record: &mut Record) -> Result<Role> {
         "user" => Ok(Role::User),
         "assistant" => Ok(Role::Assistant),
         "tool" => Ok(Role::Tool),
-        _ => Err(Error::invalid(PARSE, ROLE, "not one of system, developer, user, assistant and tool")),
+        _ => Err(Error::invalid(PARSE, ROLE, "is not one of system, developer, user, assistant and tool")),
     }
 }
 
@@ -159,7 +161,7 @@ fn check_content(role: Role, content: &Content, fields: &Fields) -> Result<()> {
 fn keep(fields: Fields, metadata: &mut Metadata, record: &mut Record, numbers: bool) -> Result<()> {
     for (name, written) in fields {
         let value: Value = serde_json::from_str(written.get())
-            .map_err(|_| Error::invalid(PARSE, "line", "a value that no JSON reader takes"))?;
+            .map_err(|_| Error::invalid(PARSE, "line", "is not valid JSON"))?;
         let reserved = name == RECORD || name == ENVELOPE || name.contains('\0');
         if reserved || !is_plain(&value, numbers) {
             record.fields.push(name, written);

@@ -93,7 +93,7 @@ async fn measure(
     )
     .await?;
     let what =
-        format!("the best 10 of {count} vectors of {DIMENSIONS} numbers, among the 1 % that a filter wants");
+        format!("the best 10 of {count} vectors of {DIMENSIONS} numbers, among the 1 % that match a filter");
     let subject = |name, what, peer: &str, unit, target| Subject {
         name,
         what,
@@ -106,16 +106,16 @@ async fn measure(
         subject(
             "postgres-vector-filter",
             what.clone(),
-            "sqlx 0.9 in the same process, the field as an indexed column, its rows ranked by distance, \
-             prepared",
+            "sqlx 0.9 in the same process, a prepared statement that ranks the rows of an indexed column by \
+             distance",
             Unit::Micros,
             Target::AtMost(1.25),
         )
         .figure(&rounds),
         subject(
             "postgres-vector-recall",
-            format!("hits found: {what}, each answer of min(limit, matches) hits"),
-            "the hits of the exact answers",
+            format!("hits found: {what}, each result with min(limit, matches) hits"),
+            "the hits of the exact search",
             Unit::Hits,
             Target::AtLeast(0.99),
         )

@@ -193,7 +193,7 @@ async fn beside_pgbench(
             subject: subject(
                 "postgres-append",
                 "append of a 1 KB message",
-                "prepared INSERT of one row as large",
+                "prepared INSERT of one row of the same size",
             ),
             round: append,
         },
@@ -202,7 +202,7 @@ async fn beside_pgbench(
             subject: subject(
                 "postgres-last-50",
                 "last 50 messages of 1 KB",
-                "prepared SELECT of 50 rows as large",
+                "prepared SELECT of 50 rows of the same size",
             ),
             round: last_50,
         },
@@ -216,7 +216,7 @@ async fn beside_pgbench(
         async |_| pgbench.micros(&table.append_counted, calls, &[("body", &table.body), ("bytes", &bytes)]),
     )
     .await?;
-    let peer = "a prepared statement that counts in the thread's row and inserts one as large";
+    let peer = "a prepared statement that updates the thread's counter and inserts a row of the same size";
     figures.insert(1, subject("postgres-append-counted", "append of a 1 KB message", peer).figure(&counted));
     let thread = Thread::new("bench", "session")?;
     let by_hand = in_rounds(
@@ -225,7 +225,7 @@ async fn beside_pgbench(
         async |_| table.read_by_hand(connection, calls).await,
     )
     .await?;
-    let peer = "sqlx 0.9 in the same process, the raw prepared SELECT, texts not looked into";
+    let peer = "sqlx 0.9 in the same process, the raw prepared SELECT, without parsing the texts";
     let subject = subject("postgres-last-50-sqlx", "last 50 messages of 1 KB", "");
     figures.push(Subject { peer: peer.to_owned(), ..subject }.figure(&by_hand));
     Ok(figures)

@@ -38,7 +38,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
             subject: subject(
                 "sqlite-append",
                 "append of a 1 KB message",
-                "prepared INSERT of one row as large",
+                "prepared INSERT of one row of the same size",
             ),
             round: async |round| plain_appends(&connection, round, calls),
         },
@@ -47,7 +47,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
             subject: subject(
                 "sqlite-last-50",
                 "last 50 messages of 1 KB",
-                "prepared SELECT of 50 rows as large",
+                "prepared SELECT of 50 rows of the same size",
             ),
             round: async |_| plain_reads(&connection, calls),
         },

@@ -105,7 +105,7 @@ pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<S
         token_count: *token_count,
     };
     let mut body = serde_json::to_string(&written).map_err(|_| {
-        Error::new(ErrorKind::Unexpected, operation, "a message cannot be written as JSON")
+        Error::new(ErrorKind::Unexpected, operation, "the message cannot be written as JSON")
             .with_outcome(Outcome::NotApplied)
     })?;
     body.reserve_exact(1 + text.len());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_message_is_read_without_its_fields_being_looked_for() {
+    fn a_plain_message_is_read_without_a_search_for_fields() {
         for role in [Role::System, Role::User, Role::Assistant, Role::Tool] {
             for text in ["", "a text", "{}\n"] {
                 let message = ChatMessage::new(role, text);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_stands_as_it_is_behind_the_first_line() {
+    fn the_text_follows_the_first_line_unchanged() {
         let body = encode("test", &full()).unwrap();
         assert!(body.ends_with("}\nfirst\nsecond \0 \"third\"\n"), "{body:?}");
     }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn an_invalid_message_is_refused() {
         let far = format!("{{\"role\":\"user\",\"created_at_us\":{}}}\nx", i64::MAX);
         for body in [&b""[..], b"\n", b"{}\ntext", b"{\"role\":\"user\"}\n", b"\xff", far.as_bytes()] {
             assert!(decode(body).is_none(), "{body:?}");

@@ -58,7 +58,7 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     output::on_runtime(async {
         match export(registry, args).await {
             Ok(0) => {
-                output::note(format_args!("{} holds no messages", args.place.name()));
+                output::note(format_args!("{} has no messages", args.place.name()));
                 Ok(ExitCode::SUCCESS)
             }
             Ok(_) | Err(Stop::Closed) => Ok(ExitCode::SUCCESS),

@@ -37,7 +37,7 @@ async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     // Every line is validated before the first write, so a file with an invalid line changes nothing.
     let survey = source.survey()?;
     if survey.messages == 0 {
-        return Ok(format!("{} holds no messages", source.name()));
+        return Ok(format!("{} has no messages", source.name()));
     }
     let stores = args.place.open(registry, &args.to).await?;
     let history = stores.history().map_err(|error| error.to_string())?;
@@ -45,8 +45,8 @@ async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     let held = history.thread_info(&args.place.thread).await.map_err(|error| error.to_string())?.messages;
     let name = args.place.name();
     let before = survey.messages - added;
-    let known = if before > 0 { format!("; {before} had been imported before") } else { String::new() };
-    Ok(format!("imported {added} of {} messages into {name}{known}; it holds {held}", survey.messages))
+    let known = if before > 0 { format!("; {before} were imported earlier") } else { String::new() };
+    Ok(format!("imported {added} of {} messages into {name}{known}; the thread has {held}", survey.messages))
 }
 
 /// Appends the file in batches and returns the number of new messages. The key of each batch depends on the
@@ -64,7 +64,8 @@ async fn append(
     let mut batches = source.batches()?;
     for expected in &survey.digests {
         let batch = batches.next()?.filter(|batch| batch.digest == *expected);
-        let batch = batch.ok_or_else(|| format!("{} changed while it was read", source.name()))?;
+        let batch =
+            batch.ok_or_else(|| format!("{} changed during the import; run it again", source.name()))?;
         let count = check::size(batch.messages.len());
         let key = IdempotencyKey::new(format!("larder-import-1:{}:{done}", survey.digest()));
         let options = AppendOptions::default().with_idempotency_key(key.map_err(|error| error.to_string())?);

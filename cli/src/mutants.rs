@@ -49,7 +49,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let chosen = chosen(args);
     if chosen.is_empty() {
-        return output::trouble("no mutant goes by that name");
+        return output::trouble("no mutant has this name; `larder mutants` lists the names");
     }
     if args.list {
         let line = |mutant: &Mutant| format!("{}  {}", mutant.name, mutant.clauses.join(" "));

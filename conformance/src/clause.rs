@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_clause_has_a_method_a_sentence_and_an_id_of_its_own() {
+    fn every_clause_has_a_method_a_sentence_and_a_unique_id() {
         let all = clauses();
         assert!(all.len() >= 180, "only {} clauses", all.len());
         let mut ids: Vec<_> = all.iter().map(|clause| clause.id.as_str()).collect();

@@ -236,8 +236,7 @@ impl Found {
         report.notes.push(format!(
             "{done} calls were answered, {refused} not applied, {open} of unknown outcome; the longest took \
              {longest_ms} ms; at most {} calls of a client failed before it could write again; {} streams \
-             began again; {} draws met no \
-             call",
+             began again; {} draws met no call",
             self.attempts_max, self.streams, self.missed
         ));
         report.counterexamples = self.counterexamples;

@@ -225,7 +225,7 @@ fn compare_integer_with_float(integer: i128, float: f64) -> Option<Ordering> {
 /// `Unexpected` if the value cannot be written as JSON. Valid values never cause it.
 pub fn canonical_json<T: Serialize>(value: &T) -> Result<String> {
     let unwritable =
-        |_| Error::new(crate::ErrorKind::Unexpected, "json.canonical", "a value that JSON cannot express");
+        |_| Error::new(crate::ErrorKind::Unexpected, "json.canonical", "the value cannot be written as JSON");
     let mut value = serde_json::to_value(value).map_err(unwritable)?;
     value.sort_all_objects();
     serde_json::to_string(&value).map_err(unwritable)

@@ -192,7 +192,10 @@ impl CompactionAgent {
             self.rewrite(render_transcript(messages.iter().map(|stored| &*stored.message))).await?;
         let after: u64 = rewritten.iter().map(|message| check::size(message.size_bytes())).sum();
         if after >= before {
-            return Err(failed(ErrorKind::Unexpected, "the rewritten conversation is no shorter"));
+            return Err(failed(
+                ErrorKind::Unexpected,
+                "the rewritten conversation is not shorter than the original",
+            ));
         }
         let replacement = Replacement::new(up_to, rewritten).with_seen(info.last.max(up_to));
         let replaced = self.history.replace(thread, replacement).await?;
@@ -280,10 +283,16 @@ impl CompactionAgent {
         let instructions = format!("{INSTRUCTIONS}. The whole answer has at most {most} tokens.");
         let messages = vec![ChatMessage::system(instructions), ChatMessage::user(transcript)];
         let request = LanguageModelRequest::new(messages).with_output_tokens_max(most);
-        let late = |_| failed(ErrorKind::Timeout, "the model did not answer in time");
+        let late = |_| {
+            failed(
+                ErrorKind::Timeout,
+                "the model did not respond in time; try again or raise the \
+                                                   time limit",
+            )
+        };
         let timeout = Duration::from_millis(self.config.timeout_ms);
         let answer = tokio::time::timeout(timeout, self.model.generate(request)).await.map_err(late)??;
-        let garbage = || failed(ErrorKind::Unexpected, "the model's answer is not the JSON asked for");
+        let garbage = || failed(ErrorKind::Unexpected, "the model's response is not the requested JSON");
         if is_cut_off(&answer) {
             return Err(garbage());
         }

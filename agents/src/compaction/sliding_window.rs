@@ -150,7 +150,7 @@ mod tests {
 
     /// Proves: RAVI-6
     #[tokio::test]
-    async fn results_leave_with_a_call_beyond_the_window() {
+    async fn results_are_dropped_with_a_call_outside_of_the_window() {
         let call = ChatMessage::assistant("")
             .with_tool_call(ToolCall::new("1", "t", "{}"))
             .with_tool_call(ToolCall::new("2", "t", "{}"));
@@ -163,7 +163,7 @@ mod tests {
 
     /// Proves: RAVI-6
     #[tokio::test]
-    async fn a_summary_stays_in_front_where_there_is_room() {
+    async fn a_summary_stays_in_front_if_it_fits() {
         let mut window = Window::injected(["a", "b", "c"].map(ChatMessage::user));
         window.messages.insert(0, WindowMessage::summary(Seq::new(7), ChatMessage::system("sum")));
         assert_eq!(texts(&SlidingWindow::new(3).unwrap(), window.clone()).await, ["sum", "b", "c"]);

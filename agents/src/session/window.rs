@@ -174,7 +174,8 @@ impl Assembler {
             Some(max_tokens) if fixed > max_tokens => Err(Error::invalid(
                 BEGIN,
                 "messages",
-                "the prompt, the hints and the new messages are over max_tokens of the session's profile",
+                "the prompt, the hints and the new messages exceed `max_tokens` of the session's profile; \
+                 shorten them or raise it",
             )
             .with_limit(fixed, max_tokens)),
             _ => Ok(fixed),
@@ -381,7 +382,7 @@ pub(super) fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()
     let mut known = calls(&messages[..new]);
     for (index, message) in messages.iter().enumerate().skip(new) {
         if !message.message.tool_results.iter().all(|result| known.contains(&result.call_id)) {
-            let error = "a tool's result answers no call of the session";
+            let error = "a tool result belongs to no tool call of the session; append the call first";
             return Err(Error::invalid(BEGIN, "messages", error));
         }
         known.extend(calls(&messages[index..=index]));

@@ -57,12 +57,13 @@ pub(super) fn parse(written: &RawValue) -> Result<Calls> {
 fn parse_one(item: &RawValue) -> Result<(ToolCall, Option<CallRest>)> {
     // An invalid nested escape or an out-of-range number must fail now, not at export.
     serde_json::from_str::<Value>(item.get())
-        .map_err(|_| Error::invalid(PARSE, "tool_calls", "not JSON that can be read"))?;
+        .map_err(|_| Error::invalid(PARSE, "tool_calls", "is not valid JSON"))?;
     let mut call = Fields::parse(item.get(), "tool_calls[]")?;
     let id = call.take_text("id", "tool_calls[].id")?;
     let function = call.take("function");
-    let function = function
-        .ok_or_else(|| Error::invalid(PARSE, "tool_calls[].function", "missing: no call of a function"))?;
+    let function = function.ok_or_else(|| {
+        Error::invalid(PARSE, "tool_calls[].function", "is missing; write the function that is called")
+    })?;
     let mut function = Fields::parse(function.get(), "tool_calls[].function")?;
     let name = function.take_text("name", "tool_calls[].function.name")?;
     let (written, arguments) = match function.take("arguments") {

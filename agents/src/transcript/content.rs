@@ -52,11 +52,11 @@ impl Content {
         match json.as_bytes().first() {
             Some(b'"') => match text(&written) {
                 Some(text) => Ok((text, Self::Text)),
-                None => Err(Error::invalid(PARSE, "content", "an escape that is no character")),
+                None => Err(Error::invalid(PARSE, "content", "contains an escape that is not a character")),
             },
             Some(b'n') => Ok((String::new(), Self::Null)),
             Some(b'[') => parts(json),
-            _ => Err(Error::invalid(PARSE, "content", "neither text, null nor a list of parts")),
+            _ => Err(Error::invalid(PARSE, "content", "is neither text, null nor a list of parts")),
         }
     }
 
@@ -95,7 +95,11 @@ fn parts(json: &str) -> Result<(String, Content)> {
             continue;
         }
         if !part.get().starts_with('{') {
-            return Err(Error::invalid(PARSE, "content", "a part that is neither an object nor text"));
+            return Err(Error::invalid(
+                PARSE,
+                "content",
+                "contains a part that is neither an object nor text",
+            ));
         }
         // An invalid nested escape or an out-of-range number must fail now, not at export.
         serde_json::from_str::<Value>(part.get()).map_err(malformed)?;

@@ -109,7 +109,7 @@ impl<'de> Visitor<'de> for Reader {
         let mut names = std::collections::HashSet::new();
         while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
             if !names.insert(name.clone()) {
-                return Err(de::Error::custom("a field stands twice"));
+                return Err(de::Error::custom("contains a field twice; remove one of them"));
             }
             fields.0.push((name, compact(&value).map_err(de::Error::custom)?));
         }
@@ -132,12 +132,18 @@ pub(super) fn raw(value: &impl Serialize) -> Result<Box<RawValue>> {
 pub(super) fn unreadable(what: &'static str, error: &serde_json::Error) -> Error {
     let column = error.column();
     let reason = match error.classify() {
-        serde_json::error::Category::Eof => "the JSON ends too early".to_owned(),
-        serde_json::error::Category::Data => format!("not the JSON of {}, at column {column}", shape(what)),
-        _ => format!("not JSON, at column {column}"),
+        serde_json::error::Category::Eof => "the JSON is incomplete".to_owned(),
+        serde_json::error::Category::Data => {
+            format!("is not the JSON of {}, at column {column}", shape(what))
+        }
+        _ => format!("is not JSON, at column {column}"),
     };
-    let twice = error.to_string().contains("a field stands twice");
-    let reason = if twice { format!("a field stands twice, before column {column}") } else { reason };
+    let twice = error.to_string().contains("contains a field twice; remove one of them");
+    let reason = if twice {
+        format!("contains a field twice, before column {column}; remove one of them")
+    } else {
+        reason
+    };
     Error::invalid(PARSE, what, reason)
 }
 

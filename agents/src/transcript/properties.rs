@@ -123,7 +123,7 @@ fn hostile_lines_come_back_as_they_were_written() {
 }
 
 #[test]
-fn what_goes_to_the_model_and_to_metadata_is_where_programs_look_for_it() {
+fn fields_of_a_line_become_text_calls_and_metadata() {
     let message = parse_line(
         r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"x"},"b"],"tool_calls":
             [{"id":"c1","type":"function","function":{"name":"f","arguments":{"a": 1}}}],
@@ -215,7 +215,7 @@ fn a_message_that_came_from_no_line_is_the_same_after_a_line() {
 }
 
 #[test]
-fn a_message_that_was_rewritten_since_is_written_as_it_is_now() {
+fn a_rewritten_message_is_written_in_its_current_form() {
     let mut message = parse_line(r#"{"role":"user","content":["a","b"]}"#).unwrap();
     message.text = "rewritten".to_owned();
     assert_eq!(to_lines(&message).unwrap(), [r#"{"role":"user","content":"rewritten"}"#]);

@@ -17,8 +17,8 @@ const TEXT_BYTES_MAX: usize = 32 * 1024;
 pub(crate) const STATES_MAX: usize = 32;
 /// The instructions for the model.
 const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, \
-                            numbers, \
-     decisions, what was promised and what is still open. Answer with the summary alone.";
+                            numbers, decisions, what was promised and what is still open. Answer with the \
+                            summary alone.";
 
 /// A function that summarizes the conversation of a state. Its arguments are the state's name, the text of an
 /// earlier summary, and the messages since.
@@ -91,8 +91,8 @@ pub enum CarryFailure {
 /// a persistent state, the new summary extends its earlier one.
 ///
 /// The summary of a persistent state is stored with the run. The summary of a transient state is held by the
-/// handle that made it, and no store ever holds it: after a restart, or through another handle, later states do
-/// not receive it. This also applies to [`UntilLeft`](super::TransientConversations::UntilLeft).
+/// handle that made it, and no store ever holds it: after a restart, or through another handle, later states
+/// do not receive it. This also applies to [`UntilLeft`](super::TransientConversations::UntilLeft).
 ///
 /// ```
 /// use larder_agents::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
@@ -170,7 +170,7 @@ impl CarryForward {
 
     fn fitting(&self, text: String) -> Result<String> {
         if text.trim().is_empty() {
-            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the summarizer answered with nothing"));
+            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the summarizer returned no text"));
         }
         if text.len() > self.text_bytes_max {
             let error = Error::new(ErrorKind::Unexpected, OPERATION, "the summary is too long");

@@ -104,7 +104,7 @@ impl WorkflowOptions {
         let missing = |state: &StateSpec| !self.prompts.contains_key(&state.prompt_task);
         match spec.states().iter().find(|(_, state)| missing(state)) {
             Some((name, _)) if !self.prompts.is_empty() => {
-                let message = format!("states.{name}.prompt_task: no prompt of this name was given");
+                let message = format!("states.{name}.prompt_task: this prompt is not defined; add it");
                 Err(Error::invalid(OPERATION, "prompts", message))
             }
             _ => Ok(()),

@@ -140,8 +140,9 @@ impl Record {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        serde_json::from_slice(bytes)
-            .map_err(|_| Error::new(ErrorKind::Corrupt, "workflow.read", "the stored run does not read back"))
+        serde_json::from_slice(bytes).map_err(|_| {
+            Error::new(ErrorKind::Corrupt, "workflow.read", "the stored run is corrupt; start a new run")
+        })
     }
 }
 

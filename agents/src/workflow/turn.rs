@@ -82,8 +82,8 @@ impl Workflow {
         self.spec.state(self.current_state()).and_then(ToolDefinition::transition).into_iter().collect()
     }
 
-    /// Returns the error of a conversation that could not be loaded, if the open turn continues without it. See
-    /// [`WorkflowOptions::with_on_load_error`](super::WorkflowOptions::with_on_load_error).
+    /// Returns the error of a conversation that could not be loaded, if the open turn continues without it.
+    /// See [`WorkflowOptions::with_on_load_error`](super::WorkflowOptions::with_on_load_error).
     #[must_use]
     pub fn load_failure(&self) -> Option<&Error> {
         self.turn.as_ref()?.load_failure.as_ref()

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn each_namespace_has_a_name_that_can_stand_in_a_statement() {
+    fn each_namespace_has_a_name_that_is_valid_in_a_statement() {
         let names = ["a", "A", "a\"; DROP TABLE x; --", "é", "e\u{301}"];
         let mut graphs: Vec<_> =
             names.iter().map(|name| GraphName::of(&Namespace::new(name).unwrap()).name).collect();

@@ -151,6 +151,10 @@ impl BlobStore for FsBlobStore {
 
     async fn presign(&self, _key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         check_presign(request, &self.capabilities)?;
-        Err(Error::new(ErrorKind::Unsupported, "blobs.presign", "a folder has no URLs to hand out"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "blobs.presign",
+            "a folder cannot create URLs; use S3 or the memory backend",
+        ))
     }
 }

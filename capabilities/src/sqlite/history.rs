@@ -260,7 +260,11 @@ impl HistoryProvider for SqliteHistoryProvider {
         if self.change("history.set_ttl", thread, job).await? {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::NotFound, "history.set_ttl", "the thread holds no messages"))
+            Err(Error::new(
+                ErrorKind::NotFound,
+                "history.set_ttl",
+                "the thread has no messages; append a message first",
+            ))
         }
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn check_owner(connection: &Connection) -> Fallible<()> {
     if application == 0 && objects == 0 {
         return Ok(());
     }
-    Err(Error::invalid(OPERATION, "path", "the file is the database of another program; name another file")
+    Err(Error::invalid(OPERATION, "path", "the file is a database of another program; name another file")
         .into())
 }
 

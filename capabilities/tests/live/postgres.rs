@@ -56,7 +56,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         schema::tables_may_be_partitioned_by_the_namespace;
         schema::large_texts_are_stored_compressed;
         sweep::a_thread_that_nobody_names_again_leaves_the_disk_in_parts;
-        sweep::a_thread_that_is_half_gone_is_gone;
+        sweep::a_partially_removed_thread_reads_as_empty;
         sweep::a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk;
         sweep::what_others_work_on_is_left_for_the_next_time;
         sweep::use_that_prolongs_a_life_leaves_the_index_as_it_is;

@@ -192,7 +192,7 @@ fn makes_nothing() {
         let url = format!("{scheme}:{}", folder.path().join(name).display());
         let (code, _, trouble) = larder(&["inspect", &url]);
         assert_eq!(code, 2);
-        assert!(trouble.contains("is not there") && trouble.contains("inspect only reads"), "{trouble}");
+        assert!(trouble.contains("does not exist") && trouble.contains("inspect only reads"), "{trouble}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -165,7 +165,7 @@ fn a_line_that_is_no_message_is_named_and_nothing_is_imported() {
     let good = long(1_200);
     let bad: [(&[u8], &str); 6] = [
         (b"{\"role\":\"usher\",\"content\":\"secret\"}\n", "`role`"),
-        (b"{\"role\":\"user\",\"content\":\"secret\"\n", "too early"),
+        (b"{\"role\":\"user\",\"content\":\"secret\"\n", "incomplete"),
         (b"hello\n", "not JSON"),
         (b"{\"role\":\"tool\",\"content\":\"secret\"}\n", "`tool_call_id`"),
         (b"\xFF\xFE\n", "UTF-8"),
@@ -196,7 +196,7 @@ fn what_is_wrong_with_the_arguments_is_said_in_one_line() {
     let without_history = format!("file:{}", place.path("blobs").display());
     assert!(refusal(import(&file, &without_history, "n")).contains("history"));
     let empty = place.file("empty.jsonl", "\n \n");
-    assert!(imported(&empty, &place.url(), "n").contains("holds no messages"));
+    assert!(imported(&empty, &place.url(), "n").contains("has no messages"));
     let no_session = larder(&["export", "--from", "memory:", "--thread", "a"]).output().unwrap();
     assert_eq!(no_session.status.code(), Some(2));
     let nothing = larder(&["export", "--from", "memory:", "--thread", "a/s"]).output().unwrap();

@@ -154,7 +154,7 @@ async fn server(replies: Vec<ScriptedReply>) -> (ScriptedModelServer, String) {
 }
 
 #[test]
-fn each_printed_document_is_read_as_it_stands() {
+fn each_printed_document_is_read_unchanged() {
     let place = Place::new();
     for document in DOCUMENTS {
         assert_eq!(texts(&place.shown(document, &[])).len(), 2 * TURNS, "{document}");
@@ -217,7 +217,7 @@ async fn without_a_model_a_summary_that_is_due_is_refused_by_its_field_unless_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_summarizes_what_is_shown_and_what_is_stored_stays_as_it_is() {
+async fn a_model_summarizes_the_window_and_stored_messages_do_not_change() {
     let place = Place::new();
     let before = place.exported();
     for profile in [SUMMARIZER, ROLLING] {
@@ -235,7 +235,7 @@ async fn a_model_summarizes_what_is_shown_and_what_is_stored_stays_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_answers_garbage_late_or_never_costs_no_message() {
+async fn a_model_that_fails_or_is_late_loses_no_message() {
     let place = Place::new();
     let hang = || ScriptedReply::answer("late").after(Duration::from_secs(60));
     let replies: [fn() -> Vec<ScriptedReply>; 4] = [

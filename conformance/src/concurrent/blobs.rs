@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_two_writes_is_a_mixture_and_what_is_of_one_is_only_old() {
+    fn data_of_two_writes_is_a_mixture_and_data_of_one_is_only_old() {
         let record = |op, answer| Record {
             client: 0,
             handle: 0,

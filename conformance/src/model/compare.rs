@@ -148,8 +148,7 @@ fn refusal_assertion(recorder: &Recorder, expected: Refusal) -> String {
         None => format!("assert_eq!({answer}.unwrap_err().kind(), ErrorKind::{});", expected.kind),
         Some(field) => format!(
             "let refusal = {answer}.unwrap_err();\nassert_eq!((refusal.kind(), refusal.field(), \
-             refusal.outcome()), \
-             (ErrorKind::{}, Some({field:?}), Outcome::NotApplied));",
+             refusal.outcome()), (ErrorKind::{}, Some({field:?}), Outcome::NotApplied));",
             expected.kind
         ),
     }

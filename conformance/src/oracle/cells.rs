@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_unsettled_batch_wrote_is_looked_at_and_never_written_again() {
+    fn an_uncertain_batch_is_checked_and_never_repeated() {
         let clauses = Clauses { equal: "VEC-001", whole: "VEC-004" };
         let mut cells = Cells::new("document", clauses, Random::new(1, "cells"));
         let unsettled = loop {

@@ -219,8 +219,7 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
             None => {
                 let finding = format!(
                     "the message at {number} never came to a subscriber that starts again from the last it \
-                     saw; \
-                     the last that came is {}",
+                     saw; the last that came is {}",
                     heard.last
                 );
                 return Ok(Some(Defect::new("HIST-088", finding)));

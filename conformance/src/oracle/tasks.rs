@@ -96,8 +96,7 @@ impl TaskClient {
                 self.board.1 = State::There;
                 if first {
                     let finding = "a new board is refused as one that is there: the call met its own effect, \
-                                   or that \
-                                   of one reported as not applied";
+                                   or that of one reported as not applied";
                     return Some(Defect::new("STORE-013", finding));
                 }
             }
@@ -176,8 +175,7 @@ impl TaskClient {
                 task.is_certain().then(|| {
                     let finding = format!(
                         "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or \
-                         that of a \
-                         step reported as not applied"
+                         that of a step reported as not applied"
                     );
                     Defect::new("STORE-013", finding)
                 })

@@ -76,8 +76,7 @@ impl ValueClient {
                 key.is_certain().then(|| {
                     let finding = format!(
                         "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or \
-                         that of a \
-                         write reported as not applied"
+                         that of a write reported as not applied"
                     );
                     Defect::new("STORE-013", finding)
                 })

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_well_formed_whatever_stores_have_answered() {
+    fn the_file_is_well_formed_for_all_results_of_stores() {
         let report = sample::everything();
         let text = xml(&report).unwrap();
         let found = read(&text);

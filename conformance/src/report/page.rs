@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stores_answer_stays_text() {
+    fn results_of_stores_stay_text() {
         let page = html(&sample::everything());
         assert_eq!(
             (scripts(&page), page.matches("</script").count()),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_refers_to_nothing_outside_itself() {
+    fn the_page_has_no_external_reference() {
         let page = html(&sample::everything());
         for outside in ["http://", "https://", "src=\"", "@import", "url(", "<link"] {
             let clean = page.replace("http-equiv", "");

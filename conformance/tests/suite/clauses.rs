@@ -33,7 +33,7 @@ fn every_case_proves_a_clause_of_its_contract() {
 
 /// A backend of one contract gets as thorough a test as one of six. `CONTRACT.md` has the exact figures.
 #[test]
-fn bad_input_is_pressed_on_every_contract() {
+fn every_contract_is_tested_with_invalid_input() {
     for &contract in Contract::ALL {
         let count = larder_conformance::refusals::count(contract);
         assert!(count >= 400, "{contract}: {count} bad calls");

@@ -30,7 +30,7 @@ pub(crate) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fail
         let expected = match said.rsplit_once(", expected ") {
             Some((_, expected)) => format!("expected {expected}"),
             None if said.starts_with("missing field") => said,
-            None => "not what the schema allows".to_owned(),
+            None => "does not match the schema".to_owned(),
         };
         Failure::Argument { field: if path == "." { String::new() } else { path }, expected }
     })
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_named_by_place_and_not_by_value() {
+    fn a_refusal_names_the_field_and_not_the_value() {
         let (field, expected) = refused(serde_json::json!({ "id": "a", "items": [1, "s3cret"] }));
         assert_eq!((field.as_str(), expected.as_str()), ("items[1]", "expected u32"));
         let (_, expected) = refused(serde_json::json!({}));

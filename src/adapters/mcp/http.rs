@@ -158,7 +158,7 @@ pub async fn serve_http(
     let address =
         address.map_err(|_| Error::new(ErrorKind::Unavailable, OPERATION, "the listener has no address"))?;
     if !address.ip().is_loopback() && options.token.is_none() {
-        let message = "needed where other machines can reach the server; listen on 127.0.0.1, or set one";
+        let message = "is required if other machines can reach the server; set one or listen on 127.0.0.1";
         return Err(Error::invalid(OPERATION, "token", message));
     }
     let config = options.config();
@@ -205,10 +205,10 @@ pub async fn serve_http(
 
 async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<Incoming>) -> Answer {
     if request.uri().path() != PATH {
-        return refused(StatusCode::NOT_FOUND, "Not Found: the server answers at /mcp");
+        return refused(StatusCode::NOT_FOUND, "Not Found: the server serves MCP at /mcp");
     }
     if token.is_some_and(|token| !bears(request.headers().get(AUTHORIZATION), token)) {
-        let mut answer = refused(StatusCode::UNAUTHORIZED, "Unauthorized: the token is missing or another");
+        let mut answer = refused(StatusCode::UNAUTHORIZED, "Unauthorized: the token is missing or wrong");
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return answer;
     }

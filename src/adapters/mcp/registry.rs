@@ -98,8 +98,8 @@ where
 fn value<O: Serialize>(operation: &'static str, output: &O) -> Result<Value> {
     let value = serde_json::to_value(output);
     let value = value
-        .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "an answer that JSON cannot express"))?;
-    answer::check_size(operation, answer::size(&value)?, "the answer is too large: ask for less")?;
+        .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "the result cannot be written as JSON"))?;
+    answer::check_size(operation, answer::size(&value)?, "the result is too large; request less")?;
     Ok(value)
 }
 

@@ -38,16 +38,20 @@ pub async fn serve_stdio(server: McpServer) -> Result<()> {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 OPERATION,
-                "the client does not read the answers",
+                "the client does not read the responses",
             ));
         }
         Err(_) => {
-            return Err(Error::invalid(OPERATION, "initialize", "the client did not begin as MCP says"));
+            return Err(Error::invalid(
+                OPERATION,
+                "initialize",
+                "the client did not start with the MCP handshake",
+            ));
         }
     };
     match running.waiting().await {
         Ok(QuitReason::JoinError(_)) | Err(_) => {
-            Err(Error::new(ErrorKind::Unexpected, OPERATION, "the service ended before its client did"))
+            Err(Error::new(ErrorKind::Unexpected, OPERATION, "the server ended before its client"))
         }
         Ok(_) => Ok(()),
     }

@@ -149,7 +149,7 @@ fn case(seed: u64) {
 
 /// Proves: RAVI-4, RAVI-5, AKKA-2, AKKA-4, PK-4
 #[test]
-fn a_window_is_what_the_whole_thread_would_give_and_changes_nothing() {
+fn a_window_equals_that_of_the_whole_thread_and_changes_nothing() {
     let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = variable("LARDER_PROPERTY_SEED") {
         return case(seed);

@@ -88,7 +88,7 @@ async fn an_append_repeated_after_a_rotation_finds_the_first() {
 }
 
 #[tokio::test]
-async fn what_is_moved_to_another_place_is_corrupt() {
+async fn moved_data_is_corrupt() {
     let (bucket, name) = place();
     let behind = Arc::new(InMemoryKeyValueStore::new());
     let store = layer(1).key_value(Arc::clone(&behind) as Arc<dyn KeyValueStore>);
@@ -129,7 +129,7 @@ async fn what_is_moved_to_another_place_is_corrupt() {
 }
 
 #[tokio::test]
-async fn a_blob_opens_whole_and_in_parts_and_never_altered() {
+async fn a_blob_opens_completely_and_by_range_and_never_altered() {
     let behind = Arc::new(InMemoryBlobStore::new());
     let store = layer(1).blobs(Arc::clone(&behind) as Arc<dyn BlobStore>);
     let (name, other) = (BlobKey::new("a").unwrap(), BlobKey::new("b").unwrap());

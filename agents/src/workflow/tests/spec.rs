@@ -19,7 +19,7 @@ const ROUTER: &str = concat!(
 
 /// Proves: PK-11, PK-7
 #[test]
-fn the_printed_documents_read_as_they_stand_and_round_trip() {
+fn the_printed_documents_are_read_unchanged_and_round_trip() {
     for json in [INTAKE, ROUTER] {
         let spec = WorkflowSpec::from_json(json).unwrap();
         let again = serde_json::to_string(&spec).unwrap();
@@ -40,15 +40,19 @@ fn the_printed_documents_read_as_they_stand_and_round_trip() {
 
 /// Proves: PK-11
 #[test]
-fn what_contradicts_itself_is_refused_with_the_path_of_the_field() {
+fn a_contradiction_is_refused_with_the_path_of_the_field() {
     let long = format!(r#"{{"states": {{"{}": {{"prompt_task": "t"}}}}}}"#, "n".repeat(129));
     let cases = [
         (r#"{}"#, "workflow", "states"),
         (r#"{"states": {}}"#, "states", "states"),
         (r#"{"states": {"a": {"prompt_task": "t"}}, "sates": {}}"#, "workflow", "sates"),
-        (r#"{"states": {"a": {"prompt_task": "t"}}, "initial": "b"}"#, "initial", "initial: names no state"),
+        (
+            r#"{"states": {"a": {"prompt_task": "t"}}, "initial": "b"}"#,
+            "initial",
+            "initial: is not a defined state",
+        ),
         (r#"{"states": {"a": {"prompt_task": "t", "terminal": true}}}"#, "initial", "initial"),
-        (r#"{"states": {"": {"prompt_task": "t"}}}"#, "states", "empty name"),
+        (r#"{"states": {"": {"prompt_task": "t"}}}"#, "states", "is empty"),
         (r#"{"states": {"a\u0000": {"prompt_task": "t"}}}"#, "states", "control character"),
         (&long, "states", "over the limit"),
         (

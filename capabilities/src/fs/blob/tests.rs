@@ -119,7 +119,7 @@ async fn a_symbolic_link_is_neither_read_nor_written_nor_listed() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_corrupt_and_can_be_written_anew() {
+async fn a_damaged_file_is_corrupt_and_can_be_overwritten() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let path = folder.path().join("n=/a");
@@ -145,7 +145,7 @@ async fn a_damaged_file_is_corrupt_and_can_be_written_anew() {
 }
 
 #[tokio::test]
-async fn damage_anywhere_in_a_large_blob_is_found_before_its_last_piece() {
+async fn damage_in_a_large_blob_is_found_before_its_last_chunk() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let length = 3 * CHUNK_BYTES + 1;
@@ -194,7 +194,7 @@ async fn a_blob_of_an_earlier_version_proves_its_sha_256() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_blob_is_that_of_its_last_write() {
+async fn the_info_of_a_blob_is_that_of_its_last_write() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let options = BlobPutOptions::default().with_content_type("text/plain").with_metadata("owner", "me you");
@@ -219,7 +219,7 @@ async fn what_is_known_of_a_blob_is_that_of_its_last_write() {
 }
 
 #[tokio::test]
-async fn a_large_blob_passes_in_pieces_and_a_reader_keeps_its_version() {
+async fn a_large_blob_streams_in_chunks_and_a_reader_keeps_its_version() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let piece = Bytes::from((0..=250).cycle().take(100_003).collect::<Vec<u8>>());
@@ -288,7 +288,7 @@ async fn a_failed_or_dropped_write_leaves_nothing_and_old_leftovers_go_at_open()
 }
 
 #[tokio::test]
-async fn what_was_given_up_while_it_waited_for_a_lock_does_not_happen_later() {
+async fn a_cancelled_wait_for_a_lock_does_not_write_later() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let namespace = Namespace::new("n").unwrap();
@@ -312,7 +312,7 @@ async fn what_was_given_up_while_it_waited_for_a_lock_does_not_happen_later() {
 }
 
 #[tokio::test]
-async fn a_blob_that_cannot_be_read_does_not_hide_those_behind_it() {
+async fn an_unreadable_blob_does_not_hide_later_blobs() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     for name in ["a", "b", "c"] {
@@ -337,7 +337,7 @@ async fn a_write_that_is_refused_leaves_no_folders() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_amid_writes_leaves_whole_blobs_and_other_namespaces() {
+async fn an_erasure_during_writes_leaves_complete_blobs_and_other_namespaces() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let other = store.in_namespace(Namespace::new("n2").unwrap());
@@ -370,7 +370,7 @@ async fn an_erasure_amid_writes_leaves_whole_blobs_and_other_namespaces() {
 }
 
 #[tokio::test]
-async fn a_write_dropped_at_any_poll_is_there_whole_or_not_at_all() {
+async fn a_write_dropped_at_any_poll_is_complete_or_absent() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     for polls in 0..40 {

@@ -33,7 +33,11 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
     let mut found = look(connection).await?;
     if found.version.is_none() || !found.complete {
         if migrate == Migrate::Check {
-            return Err(refused("the schema has no vectors yet; open them once with `migrate=auto`").into());
+            return Err(refused(
+                "the schema has no tables for vectors yet; open the vectors once with \
+                                `migrate=auto`",
+            )
+            .into());
         }
         found = look_alone(connection).await?;
     }
@@ -49,10 +53,7 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
         .into());
     }
     if !found.visible {
-        return Err(refused(
-            "pgvector stands in a schema that is not in the user's `search_path`; add it there",
-        )
-        .into());
+        return Err(refused("the schema of pgvector is not in the user's `search_path`; add it").into());
     }
     if !found.column {
         // Without a fixed dimension the column can hold the embeddings of every collection.

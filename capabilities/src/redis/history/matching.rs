@@ -56,7 +56,7 @@ pub(super) async fn messages(
             return Ok(found);
         }
     }
-    let message = "messages were taken away again and again meanwhile";
+    let message = "messages were removed during every attempt to read them; try again later";
     Err(Error::new(ErrorKind::Unavailable, OPERATION, message).with_outcome(Outcome::NotApplied))
 }
 

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_message_is_taken_apart_at_its_borders() {
+    fn a_stored_message_is_split_at_its_boundaries() {
         let entry = read(b"-3 5 17 9 a run \xc3\xa9\0{\"x\": 1}").unwrap();
         assert_eq!((entry.seq, entry.bytes, entry.thread_bytes), (-3, 5, 17));
         assert_eq!((entry.run(), entry.body()), ("a run é".as_bytes(), &b"{\"x\": 1}"[..]));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stored_message_is_refused() {
+    fn an_invalid_stored_message_is_refused() {
         for foreign in ["", "1", "1 2 3 4", "1 2 3 4 run", "a 2 3 4 \0", "1 -2 3 4 \0", "1 2 3  \0"] {
             assert!(read(foreign.as_bytes()).is_none(), "{foreign:?}");
         }

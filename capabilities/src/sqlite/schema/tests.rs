@@ -74,7 +74,7 @@ async fn a_new_file_has_the_recorded_schema() {
 }
 
 #[tokio::test]
-async fn an_older_file_is_refused_by_name_and_left_as_it_is() {
+async fn an_older_file_is_refused_by_name_and_not_changed() {
     let folder = TempDir::new().unwrap();
     for version in 1..BASELINE {
         let path = folder.path().join(format!("{version}.db"));

@@ -57,7 +57,7 @@ pub(crate) async fn what_cannot_be_reached_is_a_typed_error_without_the_password
     let no_database = url_of("larder_is_not_there");
     let host = host();
     let no_tls = ["trusted TLS", "`sslrootcert`"];
-    let refused = ["user or password", "check the URL"];
+    let refused = ["user or the password", "check the URL"];
     let away = ["check host and port", "runs"];
     for (url, kind, parts) in [
         (format!("postgres://u:{CANARY}@127.0.0.1:1/x"), ErrorKind::Unavailable, away),
@@ -107,10 +107,10 @@ pub(crate) async fn rights_that_are_missing_are_named() {
         // In a new database the user may not create the schema.
         let nobody = role(&url, "nobody", "").await;
         let error = open(&nobody).await.unwrap_err();
-        says(&error, ErrorKind::PermissionDenied, &["grant it", "`CREATE` on the database"]);
+        says(&error, ErrorKind::PermissionDenied, &["grant", "`CREATE` on the database"]);
         open(&url).await.unwrap();
         let error = open(&nobody).await.unwrap_err();
-        says(&error, ErrorKind::PermissionDenied, &["grant it", "`USAGE` on the schema `larder`"]);
+        says(&error, ErrorKind::PermissionDenied, &["grant", "`USAGE` on the schema `larder`"]);
         // With every permission on the tables, the user may still not create pgvector.
         let rights = "GRANT USAGE ON SCHEMA larder TO ROLE;
              GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE; GRANT ALL ON ALL SEQUENCES IN SCHEMA larder \

@@ -76,7 +76,7 @@ pub(crate) async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts() 
 }
 
 /// The thread does not exist between two calls, and a clock that is set back does not restore half of it.
-pub(crate) async fn a_thread_that_is_half_gone_is_gone() {
+pub(crate) async fn a_partially_removed_thread_reads_as_empty() {
     with_database("sweep_half", async |url: String| {
         let postgres = open(&url).await.unwrap();
         let mut admin = PgConnection::connect(&url).await.unwrap();

@@ -169,12 +169,12 @@ fn a_batch_in_pieces_is_caught() {
 }
 
 #[test]
-fn an_idempotency_key_that_is_looked_for_first_and_kept_later_is_caught() {
+fn an_idempotency_key_that_is_read_first_and_stored_later_is_caught() {
     assert_caught(&["HIST-004", "HIST-008", "HIST-011", "HIST-031"], &backend(Defect::KeysLate));
 }
 
 #[test]
-fn a_replacement_that_does_not_look_is_caught() {
+fn a_replacement_that_ignores_its_condition_is_caught() {
     assert_caught(&["HIST-053"], &backend(Defect::ReplacesBlindly));
 }
 

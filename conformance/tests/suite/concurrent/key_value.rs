@@ -80,7 +80,8 @@ wrong! {
                 }
                 (Defect::TwoCreators, KeyValueCondition::Absent) => {
                     if self.revision(bucket, key).await?.is_some() {
-                        return Err(Error::new(ErrorKind::Conflict, "key_value.put", "the key exists"));
+                        return Err(Error::new(ErrorKind::Conflict, "key_value.put", "the key already exists; \
+                            read it or write without the condition"));
                     }
                     pause().await;
                     options.condition = KeyValueCondition::None;
@@ -166,7 +167,7 @@ fn a_cache_for_each_handle_is_caught() {
 }
 
 #[test]
-fn a_write_that_is_acknowledged_before_it_is_there_is_caught() {
+fn a_write_acknowledged_before_it_is_visible_is_caught() {
     let clauses =
         ["STORE-002", "KV-002", "KV-004", "KV-005", "KV-007", "KV-008", "KV-023", "KV-024", "KV-025"];
     assert_caught(&clauses, &backend(Defect::AnswersEarly));

@@ -105,7 +105,7 @@ fn a_put_that_looks_first_and_writes_later_is_caught() {
 }
 
 #[test]
-fn a_document_that_is_away_while_it_is_replaced_is_caught() {
+fn a_document_that_is_missing_during_its_replacement_is_caught() {
     assert_caught(&["STORE-002", "VEC-010", "VEC-031", "VEC-034"], &backend(Defect::DeletesFirst));
 }
 

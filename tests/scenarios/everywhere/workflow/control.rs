@@ -45,7 +45,10 @@ pub(crate) async fn an_agent_controlled_state_is_committed_at_once_and_two_trans
     let landed = workflow.begin_turn().await.unwrap();
     assert_eq!((landed.system_prompt.as_str(), landed.tools.len()), ("billing", 0));
     assert!(texts(&landed).is_empty());
-    assert!(ask(&mut workflow, "Routed").await.is_error, "a terminal state has no events");
+    assert!(
+        ask(&mut workflow, "Routed").await.is_error,
+        "has events, but the state is terminal; remove one of them"
+    );
     workflow.end_turn(user("thanks")).await.unwrap();
     assert_eq!(bench.said_in(&workflow, "billing").await, ["thanks"]);
 }

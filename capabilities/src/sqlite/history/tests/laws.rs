@@ -53,7 +53,7 @@ fn is_flat(costs: &[u64]) -> bool {
 }
 
 #[tokio::test]
-async fn appends_and_windows_cost_the_same_however_long_the_thread_is() {
+async fn the_cost_of_appends_and_windows_is_independent_of_thread_length() {
     let costs = costs().await;
     assert!(is_flat(&costs.append), "append: {:?}", costs.append);
     assert!(is_flat(&costs.tail), "tail: {:?}", costs.tail);
