@@ -1,4 +1,4 @@
-//! The task store of the process, chosen by the environment (RAVI-17).
+//! The task store of the process, chosen by the environment.
 
 use larder_agents::storage::GlobalTaskStore;
 use larder_kernel::{Error, Result};

@@ -12,7 +12,7 @@ use crate::{interrupt, output, service};
 /// Arguments of `larder services`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Action.
+    /// The action to run.
     action: Action,
     /// Names of services; the default is all. `kill` needs at least one name.
     #[arg(value_name = "NAME", value_parser = script_of)]

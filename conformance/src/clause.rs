@@ -88,9 +88,9 @@ mod tests {
         let mut ids: Vec<_> = all.iter().map(|clause| clause.id.as_str()).collect();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), all.len(), "an id stands twice");
+        assert_eq!(ids.len(), all.len(), "an id appears twice");
         for clause in &all {
-            assert!(!clause.method.is_empty(), "{} stands in no method", clause.id);
+            assert!(!clause.method.is_empty(), "{} belongs to no method", clause.id);
             assert!(clause.sentence.ends_with('.'), "{}: {:?}", clause.id, clause.sentence);
             assert_eq!(clause.sentence.matches(". ").count(), 0, "{} is more than a sentence", clause.id);
         }

@@ -48,7 +48,7 @@ fn names_and_clauses() -> Result<(), Failed> {
     let all = mutants::all();
     let names: BTreeSet<_> = all.iter().map(|mutant| mutant.name.as_str()).collect();
     if names.len() != all.len() {
-        return Err("a name stands twice".into());
+        return Err("a name appears twice".into());
     }
     let clauses = clauses();
     // Made once, because making all cases is slow.

@@ -24,7 +24,8 @@ fn checks(found: Found) -> Vec<Check> {
             Check::fail("age", format!("{version}, too old"), AGE, advice)
         }
         None if available => {
-            let advice = "nothing, where the user may: opening runs `CREATE EXTENSION age`";
+            let advice =
+                "nothing if the user has the permission, because opening runs `CREATE EXTENSION age`";
             Check::warn("age", "installed on the server, not yet in the database", AGE, advice)
         }
         None => Check::fail(

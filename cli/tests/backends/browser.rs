@@ -282,7 +282,7 @@ fn is_named(opened: &Opened) {
         })
     };
     for (role, name) in [
-        ("heading", "What each backend has proven"),
+        ("heading", "Proven levels of each backend"),
         ("navigation", "Sections"),
         ("searchbox", "Show only clauses that contain"),
         ("button", "KV-009 on redis: failed"),

@@ -28,7 +28,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     for service in &SERVICES {
         let ignored = !cfg!(feature = "full") || (std::env::var_os(service.variable).is_none() && !required);
         let run = ok(move || {
-            service_is_looked_at(service.scheme, &std::env::var(service.variable).expect(service.variable));
+            service_is_inspected(service.scheme, &std::env::var(service.variable).expect(service.variable));
         });
         trials.push(
             Trial::test(format!("{}::is_looked_at_and_left_as_it_is", service.name), run)
@@ -197,7 +197,7 @@ fn makes_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-fn service_is_looked_at(scheme: &str, url: &str) {
+fn service_is_inspected(scheme: &str, url: &str) {
     let found = json(&["doctor", "--json", url], &[0, 2]);
     assert_eq!(check(&found, "reach")["status"], "ok", "{found:#}");
     assert_eq!(check(&found, "login")["status"], "ok", "{found:#}");

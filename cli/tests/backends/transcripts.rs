@@ -122,7 +122,7 @@ fn long(count: usize) -> String {
     })
 }
 
-fn every_field_comes_back_equal_and_a_second_import_adds_nothing() {
+fn every_field_reads_back_equal_and_a_second_import_adds_nothing() {
     let place = Place::new();
     let file = place.file("hostile.jsonl", HOSTILE);
     let said = imported(&file, &place.url(), "n1");
@@ -141,7 +141,7 @@ fn every_field_comes_back_equal_and_a_second_import_adds_nothing() {
     assert_eq!(exported(&place.url(), "n2"), lines);
 }
 
-fn a_file_takes_the_place_of_the_old_one_when_it_is_whole() {
+fn a_complete_file_replaces_the_old_one() {
     let place = Place::new();
     let file = place.file("hostile.jsonl", HOSTILE);
     imported(&file, &place.url(), "n");
@@ -186,7 +186,7 @@ fn a_line_that_is_no_message_is_named_and_nothing_is_imported() {
     assert!(said.contains(":1: ") && said.contains("limit 4194304"), "{said}");
 }
 
-fn what_is_wrong_with_the_arguments_is_said_in_one_line() {
+fn invalid_arguments_are_reported_in_one_line() {
     let place = Place::new();
     let file = place.file("one.jsonl", long(1));
     assert!(refusal(import(&place.path("absent.jsonl"), &place.url(), "n")).contains("absent.jsonl"));
@@ -203,7 +203,7 @@ fn what_is_wrong_with_the_arguments_is_said_in_one_line() {
     assert_eq!((succeeded(&nothing).as_str(), nothing.stderr.is_empty()), ("", false));
 }
 
-fn an_import_that_is_killed_goes_on_where_it_was() {
+fn a_killed_import_continues() {
     let place = Place::new();
     let text = long(6_000);
     let file = place.file("long.jsonl", &text);
@@ -221,7 +221,7 @@ fn an_import_that_is_killed_goes_on_where_it_was() {
     assert_equal_lines(&exported(&place.url(), "n"), &text);
 }
 
-fn the_window_is_what_the_profile_says_and_looking_changes_nothing() {
+fn the_window_follows_the_profile_and_showing_it_changes_nothing() {
     let place = Place::new();
     let file = place.file("hostile.jsonl", HOSTILE);
     imported(&file, &place.url(), "n");
@@ -312,25 +312,19 @@ fn live(name: &str, variable: &'static str) -> Trial {
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let trials = vec![
         trial(
-            "every_field_comes_back_equal_and_a_second_import_adds_nothing",
-            every_field_comes_back_equal_and_a_second_import_adds_nothing,
+            "every_field_reads_back_equal_and_a_second_import_adds_nothing",
+            every_field_reads_back_equal_and_a_second_import_adds_nothing,
         ),
-        trial(
-            "a_file_takes_the_place_of_the_old_one_when_it_is_whole",
-            a_file_takes_the_place_of_the_old_one_when_it_is_whole,
-        ),
+        trial("a_complete_file_replaces_the_old_one", a_complete_file_replaces_the_old_one),
         trial(
             "a_line_that_is_no_message_is_named_and_nothing_is_imported",
             a_line_that_is_no_message_is_named_and_nothing_is_imported,
         ),
+        trial("invalid_arguments_are_reported_in_one_line", invalid_arguments_are_reported_in_one_line),
+        trial("a_killed_import_continues", a_killed_import_continues),
         trial(
-            "what_is_wrong_with_the_arguments_is_said_in_one_line",
-            what_is_wrong_with_the_arguments_is_said_in_one_line,
-        ),
-        trial("an_import_that_is_killed_goes_on_where_it_was", an_import_that_is_killed_goes_on_where_it_was),
-        trial(
-            "the_window_is_what_the_profile_says_and_looking_changes_nothing",
-            the_window_is_what_the_profile_says_and_looking_changes_nothing,
+            "the_window_follows_the_profile_and_showing_it_changes_nothing",
+            the_window_follows_the_profile_and_showing_it_changes_nothing,
         ),
         live("postgres_returns_the_same_bytes", "LARDER_POSTGRES_URL"),
         live("redis_returns_the_same_bytes", "LARDER_REDIS_URL"),

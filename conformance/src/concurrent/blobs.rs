@@ -343,8 +343,8 @@ impl Subject for Blobs {
                 format!("bytes that nobody wrote so, etag {etag}")
             }
             Answer::Read { value, etag } => format!("b{value}, etag {etag}"),
-            Answer::Deleted(true) => "it was there".to_owned(),
-            Answer::Deleted(false) => "it was not there".to_owned(),
+            Answer::Deleted(true) => "it existed".to_owned(),
+            Answer::Deleted(false) => "it did not exist".to_owned(),
             Answer::Removed => "gone".to_owned(),
         }
     }

@@ -94,7 +94,7 @@ impl Cells {
                 let found = self.settle_write(op, places, to, ended);
                 let own = || {
                     format!(
-                        "{op:?} left alone what is there, though nobody else writes: it met its own effect"
+                        "{op:?} ignored an existing id without another writer: the call met its own effect"
                     )
                 };
                 found.or_else(|| (*fresh && met).then(|| Defect::new("STORE-013", own())))

@@ -193,7 +193,7 @@ mod tests {
         for clause in crate::clauses() {
             assert!(page.contains(&format!("<tr class=\"row\" id=\"{}\">", clause.id)), "{}", clause.id);
         }
-        for part in ["put", "1.5 µs", "2.5 ms", "100,000 of 100,000", "EXPIRED", "2027-01-31", "not there"] {
+        for part in ["put", "1.5 µs", "2.5 ms", "100,000 of 100,000", "EXPIRED", "2027-01-31", "missing"] {
             assert!(page.contains(part), "no {part}");
         }
     }

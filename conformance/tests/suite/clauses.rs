@@ -28,7 +28,7 @@ fn every_case_proves_a_clause_of_its_contract() {
         cases.iter().filter(|case| !bound.contains(&(case.contract, case.clause.to_owned()))).collect();
     assert!(stray.is_empty(), "cases without a clause: {stray:?}");
     let names: HashSet<_> = cases.iter().map(|case| case.name.as_str()).collect();
-    assert_eq!(names.len(), cases.len(), "a name stands twice");
+    assert_eq!(names.len(), cases.len(), "a name appears twice");
 }
 
 /// A backend of one contract gets as thorough a test as one of six. `CONTRACT.md` has the exact figures.

@@ -242,7 +242,7 @@ fn document(hit: SearchHit) -> Result<Value> {
         Error::new(
             ErrorKind::Corrupt,
             "rig.search",
-            "the collection contains documents that no `VectorIndex` wrote",
+            "the collection contains documents of another writer; use another collection",
         )
     })
 }

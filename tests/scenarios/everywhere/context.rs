@@ -141,7 +141,7 @@ pub(crate) async fn the_tokens_of_a_message_are_counted_once_when_it_is_appended
 }
 
 /// Proves: RAVI-3
-pub(crate) async fn what_remains_of_a_run_is_what_retention_says(backend: &Backend) {
+pub(crate) async fn retention_determines_the_remaining_messages_of_a_run(backend: &Backend) {
     for (retention, during, after) in
         [(HistoryRetention::Permanent, 3, 3), (HistoryRetention::Run, 3, 1), (HistoryRetention::None, 1, 1)]
     {
@@ -177,7 +177,7 @@ pub(crate) async fn a_message_that_could_never_be_cleared_is_refused_and_none_wr
 }
 
 /// Proves: RAVI-3, RAVI-9
-pub(crate) async fn a_summary_does_not_outlive_the_run_or_the_thread_that_it_tells_of(backend: &Backend) {
+pub(crate) async fn a_summary_does_not_outlive_its_run_or_thread(backend: &Backend) {
     let (_, config) = open(backend).await;
     let store = summaries(backend).await;
     let config = config.with_summaries(store.clone()).with_retention(HistoryRetention::Run);

@@ -83,7 +83,7 @@ pub(crate) async fn a_server_of_another_kind() {
     }
 }
 
-pub(crate) async fn a_bucket_that_is_not_there(name: &'static str) {
+pub(crate) async fn a_missing_bucket(name: &'static str) {
     let url = variable(name);
     let (location, query) = url.split_once('?').unwrap();
     let (keys, _) = location.split_once('@').unwrap();

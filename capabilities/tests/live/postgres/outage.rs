@@ -53,7 +53,7 @@ async fn drop_role(admin: &mut PgConnection, name: &str) {
     sqlx::raw_sql(AssertSqlSafe(remove)).execute(admin).await.unwrap();
 }
 
-pub(crate) async fn what_cannot_be_reached_is_a_typed_error_without_the_password() {
+pub(crate) async fn an_unreachable_server_is_a_typed_error_without_the_password() {
     let no_database = url_of("larder_is_not_there");
     let host = host();
     let no_tls = ["trusted TLS", "`sslrootcert`"];
@@ -223,7 +223,7 @@ pub(crate) async fn a_new_connection_looks_up_no_type() {
     .await;
 }
 
-pub(crate) async fn a_server_without_pgvector_is_told_so_and_keeps_the_rest() {
+pub(crate) async fn without_pgvector_vectors_are_refused_and_the_rest_works() {
     with_database("no_extension", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
         // From version 18 on, which is the version of the service.

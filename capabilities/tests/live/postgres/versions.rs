@@ -94,7 +94,7 @@ pub(crate) async fn a_new_database_has_the_recorded_schema() {
 }
 
 /// An upgrade that this release no longer has must not be mistaken for one that it has.
-pub(crate) async fn an_older_schema_is_refused_by_name_and_left_as_it_is() {
+pub(crate) async fn an_older_schema_is_refused_by_name_and_not_changed() {
     with_database("older", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
         let make = "CREATE SCHEMA larder;

@@ -54,7 +54,7 @@ pub(super) fn section(page: &mut String, report: &Report) {
     let legend = [
         (CaseOutcome::Passed, "holds"),
         (CaseOutcome::Failed, "does not hold"),
-        (CaseOutcome::Error, "error: nothing is known"),
+        (CaseOutcome::Error, "error: no result"),
         (CaseOutcome::Waived, "does not hold, waived"),
         (CaseOutcome::Unsupported, "capability not declared"),
         (CaseOutcome::Waiting, "waits for a missing method"),

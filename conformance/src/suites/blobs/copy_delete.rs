@@ -37,7 +37,12 @@ pub(super) async fn copying_a_missing_blob_is_not_found(context: Context) -> Cas
     a.put_bytes(&target, Bytes::from_static(b"kept")).await?;
     let before = dump(&*b).await?;
     expect::error("copying nothing", a.copy(&key("absent")?, &target).await, ErrorKind::NotFound)?;
-    expect::error("copying nothing anew", a.copy(&key("absent")?, &key("new")?).await, ErrorKind::NotFound)?;
+    expect::error(
+        "copying a missing blob \
+                   again",
+        a.copy(&key("absent")?, &key("new")?).await,
+        ErrorKind::NotFound,
+    )?;
     expect::equal("everything stored", &dump(&*b).await?, &before)
 }
 
@@ -71,7 +76,7 @@ pub(super) async fn a_deleted_blob_is_not_found(context: Context) -> CaseResult 
     let Handles { a, b } = context.blobs().await?;
     let key = key("brief")?;
     a.put_bytes(&key, Bytes::from_static(b"1")).await?;
-    expect::equal("whether it was there", &b.delete(&key).await?, &true)?;
+    expect::equal("the reported existence", &b.delete(&key).await?, &true)?;
     expect::error("head", a.head(&key).await, ErrorKind::NotFound)?;
     expect::error("reading", a.get_bytes(&key).await, ErrorKind::NotFound)?;
     let listed: Vec<BlobEntry> = a.list("", None).await?.try_collect().await?;
@@ -85,7 +90,7 @@ pub(super) async fn deleting_a_missing_blob_returns_false(context: Context) -> C
     a.put_bytes(&key("there/below")?, Bytes::from_static(b"1")).await?;
     let before = dump(&*b).await?;
     for name in ["absent", "there", "there/below/more"] {
-        expect::equal("whether it was there", &a.delete(&key(name)?).await?, &false)?;
+        expect::equal("the reported existence", &a.delete(&key(name)?).await?, &false)?;
     }
     expect::equal("everything stored", &dump(&*b).await?, &before)
 }
@@ -95,7 +100,7 @@ pub(super) async fn deleting_keeps_longer_keys(context: Context) -> CaseResult {
     for name in ["p", "p/q", "pq", "p.q", "P"] {
         a.put_bytes(&key(name)?, Bytes::from(name)).await?;
     }
-    expect::equal("whether it was there", &a.delete(&key("p")?).await?, &true)?;
+    expect::equal("the reported existence", &a.delete(&key("p")?).await?, &true)?;
     for name in ["p/q", "pq", "p.q", "P"] {
         expect::equal("a blob that stays", &b.get_bytes(&key(name)?).await?, &Bytes::from(name))?;
     }

@@ -133,7 +133,7 @@ pub(super) async fn head_equals_the_result_of_the_write(context: Context) -> Cas
     let head = b.head(&key).await?;
     expect::equal("head", &BlobInfo { modified_at: answer.modified_at, ..head.clone() }, &answer)?;
     let read = b.get(&key, BlobGetOptions::default()).await?;
-    expect::equal("what a read tells", &read.info, &head)
+    expect::equal("the result of a read", &read.info, &head)
 }
 
 pub(super) async fn head_of_a_missing_blob_is_not_found(context: Context) -> CaseResult {

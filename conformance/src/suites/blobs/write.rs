@@ -165,5 +165,5 @@ pub(super) async fn concurrent_writes_leave_one_complete_blob(context: Context) 
     let bytes = b.get_bytes(&key).await?;
     let whole = bytes.len() == LEN && bytes.iter().all(|byte| *byte == bytes[0]);
     expect::that(whole, "one of the writes, whole", format!("{} bytes of several", bytes.len()))?;
-    expect::equal("what the other handle reads", &a.get_bytes(&key).await?, &bytes)
+    expect::equal("the data read by the other handle", &a.get_bytes(&key).await?, &bytes)
 }

@@ -15,7 +15,7 @@ pub(super) async fn cypher_exists_exactly_if_declared(context: Context) -> CaseR
     let Handles { a, b } = context.graph().await?;
     for store in [&a, &b] {
         let declared = store.capabilities().has(Capability::Cypher);
-        expect::equal("whether it is there, as declared", &store.as_cypher().is_some(), &declared)?;
+        expect::equal("the interface, as declared", &store.as_cypher().is_some(), &declared)?;
     }
     Ok(())
 }

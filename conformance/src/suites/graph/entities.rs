@@ -130,7 +130,7 @@ pub(super) async fn a_refused_batch_stores_nothing(context: Context) -> CaseResu
     expect::invalid("a bad entity at the end", a.upsert_entities(batch).await, "entity.properties")?;
     let batch = nodes(&["kept", "x", "y", "x"])?;
     expect::invalid("an id twice", a.upsert_entities(batch).await, "entities.id")?;
-    expect::equal("what is stored", &all_entities(&*b).await?, &vec![kept])
+    expect::equal("the stored data", &all_entities(&*b).await?, &vec![kept])
 }
 
 pub(super) async fn reads_return_entities_in_the_order_of_ids(context: Context) -> CaseResult {

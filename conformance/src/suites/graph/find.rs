@@ -209,7 +209,7 @@ pub(super) async fn paging_returns_each_entity_once(context: Context) -> CaseRes
         expect::equal("a limit of 0", &none.items, &Vec::new())?;
         let between = entity_id(&format!("{}!", expected[3].id))?;
         let page = b.find_entities(query, PageRequest::after(between, 2)).await?;
-        expect::equal("after an id that is not there", &page.items, &expected[4..6].to_vec())?;
+        expect::equal("after a missing id", &page.items, &expected[4..6].to_vec())?;
     }
     Ok(())
 }

@@ -150,7 +150,7 @@ pub(super) async fn relationships_never_lack_an_entity(context: Context) -> Case
                 tasks.spawn(async move {
                     tokio::task::yield_now().await;
                     let answer = store.delete_entity(&gone).await?;
-                    expect::equal("whether it was there", &answer.existed, &true)
+                    expect::equal("the reported existence", &answer.existed, &true)
                 });
             }
         }
@@ -172,7 +172,7 @@ pub(super) async fn relationships_do_not_outlive_an_entity(context: Context) -> 
     store_all(&*a, &nodes(&["a", "b"])?, &edges(&[("r", "t", "a", "b"), ("s", "t", "b", "a")])?).await?;
     a.delete_entity(&entity_id("a")?).await?;
     a.upsert_entities(nodes(&["a"])?).await?;
-    graph_is("with the entity made anew", &*b, &nodes(&["a", "b"])?, &[]).await?;
+    graph_is("with the entity created again", &*b, &nodes(&["a", "b"])?, &[]).await?;
     let reached = b.neighbors(&entity_id("a")?, &NeighborQuery::depth(2)).await?;
     expect::equal("the walk", &outline(&reached), &(vec![("a", 0)], vec![]))
 }

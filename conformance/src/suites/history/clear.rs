@@ -220,7 +220,7 @@ pub(super) async fn exactly_the_messages_of_the_run_are_removed(context: Context
             .cloned()
             .collect::<Vec<_>>()
     };
-    expect::equal("what is left", &all(&*stores.b, &thread).await?, &kept("run"))?;
+    expect::equal("the remaining data", &all(&*stores.b, &thread).await?, &kept("run"))?;
     expect::equal("the other thread's numbers", &seqs(&all(&*stores.b, &other).await?), &seqs(&whole))?;
     expect::equal("removed the second time", &stores.b.clear_run(&thread, &run("run")?).await?, &0)?;
     for pattern in ["r%n", "r_n", "*", "run\u{e9}"] {

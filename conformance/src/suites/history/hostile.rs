@@ -34,7 +34,7 @@ async fn threads_stay_apart(context: &Context, threads: &[Thread]) -> CaseResult
     for (number, thread) in threads.iter().enumerate() {
         if number.is_multiple_of(2) {
             let left = all(&*stores.b, thread).await?;
-            expect::equal(&format!("what is left of {thread:?}"), &texts(&left), &Vec::new())?;
+            expect::equal(&format!("the remaining messages of {thread:?}"), &texts(&left), &Vec::new())?;
         } else {
             holds(&*stores.b, thread, &[&number.to_string()]).await?;
         }

@@ -215,7 +215,7 @@ pub(super) async fn authors_and_roles_match_byte_by_byte(context: Context) -> Ca
     let found = stores.b.tail_matching(&thread, &without, None, PAGE_ITEMS_MAX).await?;
     let expected: Vec<String> = names.iter().skip(60).map(|name| format!("role {name}")).collect();
     expect::equal(
-        "what is left without some roles",
+        "the remaining messages without some roles",
         &texts(&found),
         &expected.iter().map(String::as_str).collect(),
     )

@@ -241,7 +241,7 @@ pub(super) async fn an_empty_thread_accepts_a_replacement_at_0(context: Context)
     expect::equal("get_messages", &stores.b.get_messages(&thread, 0, 10).await?, &stored)?;
     expect::equal("tail", &stores.b.tail(&thread, None, 10).await?, &stored)?;
     let listed = list_all(&*stores.b, 10).await?;
-    expect::equal("what is listed", &listed, &vec![stores.a.thread_info(&thread).await?])?;
+    expect::equal("the listing", &listed, &vec![stores.a.thread_info(&thread).await?])?;
     expect::equal("messages", &listed.first().map(|info| info.messages), &Some(3))?;
     let next = say(&*stores.b, &thread, &["d"]).await?.first;
     expect::that(next > replaced.seq, "a number above the event's", next)?;

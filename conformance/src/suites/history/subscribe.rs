@@ -134,7 +134,7 @@ pub(super) async fn a_clear_is_an_event_with_the_number_of_messages(context: Con
         let (seq, removed) = next_cleared(&mut events).await?;
         expect::equal("how many went", &removed, &count)?;
         expect::equal("the event's number", &seq, &after)?;
-        expect::that(seq > before, format!("a number of its own above {before}"), seq)?;
+        expect::that(seq > before, format!("a separate number above {before}"), seq)?;
     }
     let (seq, size) = {
         say(&*stores.a, &thread, &["next"]).await?;
@@ -280,7 +280,7 @@ pub(super) async fn a_subscriber_to_an_empty_thread_waits_for_the_first_event(
     let mut events = stores.b.subscribe(&thread, Seq::ZERO).await?;
     let early = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
     expect::that(early.is_err(), "nothing before the first event", &early)?;
-    expect::equal("what is listed", &list_all(&*stores.a, 10).await?, &Vec::new())?;
+    expect::equal("the listing", &list_all(&*stores.a, 10).await?, &Vec::new())?;
     let writer = {
         let (store, thread) = (Arc::clone(&stores.a), thread.clone());
         BackgroundTask::start(async move {

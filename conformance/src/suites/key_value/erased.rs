@@ -42,7 +42,7 @@ pub(super) async fn events_after_an_erasure_are_not_delivered_as_old_ones(contex
     set(&*a, &bucket, "anew", "1").await?;
     ends(&mut events).await?;
     let mut anew = b.watch(&bucket, "", Revision::ZERO).await?;
-    expect::equal("the key told of", &next(&mut anew, "of the new key").await?.key.as_str(), &"anew")
+    expect::equal("the key of the event", &next(&mut anew, "of the new key").await?.key.as_str(), &"anew")
 }
 
 /// Checks that the stream ends with `Conflict`.

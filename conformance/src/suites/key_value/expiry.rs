@@ -127,7 +127,7 @@ pub(super) async fn deleting_an_expired_key_returns_false(context: Context) -> C
     let bucket = bucket("brief")?;
     let (name, _) = expired(&stores, &bucket).await?;
     let there = stores.a.delete(&bucket, &key(&name)?, None).await?;
-    expect::equal("whether the expired key was there", &there, &false)
+    expect::equal("the reported existence of the expired key", &there, &false)
 }
 
 pub(super) async fn revisions_continue_after_an_expiry(context: Context) -> CaseResult {

@@ -57,7 +57,7 @@ async fn hostile_keys_are_separate(context: Context) -> CaseResult {
     expect::equal("how many keys one by one", &single, &all.len())?;
     while all.len() > 1 {
         let gone = all.remove(all.len() / 2);
-        expect::equal("whether it was there", &b.delete(&bucket, &key(&gone)?, None).await?, &true)?;
+        expect::equal("the reported existence", &b.delete(&bucket, &key(&gone)?, None).await?, &true)?;
         absent(&*a, &bucket, &gone).await?;
         if all.len().is_multiple_of(8) {
             each_holds_itself(&*a, &bucket, &all).await?;

@@ -236,7 +236,7 @@ pub(super) async fn buckets_are_listed_once_with_their_number_of_keys(context: C
     let nothing = b.list_buckets(PageRequest::first(0)).await?;
     expect::that(nothing.items.is_empty(), "nothing for a limit of 0", &nothing.items)?;
     let after = b.list_buckets(PageRequest::after(bucket("a0")?, 2)).await?;
-    expect::equal("the page after a bucket that is not there", &after.items.as_slice(), &&expected[2..4])
+    expect::equal("the page after a missing bucket", &after.items.as_slice(), &&expected[2..4])
 }
 
 pub(super) async fn an_emptied_bucket_is_not_listed(context: Context) -> CaseResult {

@@ -217,7 +217,7 @@ pub(super) async fn a_watch_from_0_survives_an_erasure(context: Context) -> Case
     for events in [&mut of_nothing, &mut of_others] {
         let seen = latest(events_until(events, last).await?);
         let names: Vec<&str> = seen.iter().map(|event| event.key.as_str()).collect();
-        expect::equal("the keys told of", &names, &vec!["last"])?;
+        expect::equal("the keys of the events", &names, &vec!["last"])?;
     }
     Ok(())
 }

@@ -50,9 +50,9 @@ pub(super) async fn agree_on_capabilities(context: Context, contract: Contract) 
     let a = context.open().await?;
     let b = context.open_with(&context.namespace, &OpenOptions::default().with_handle(1)).await?;
     let before = store(&a, contract)?.capabilities();
-    expect::equal("what the other handle declares", &store(&b, contract)?.capabilities(), &before)?;
+    expect::equal("the capabilities of the other handle", &store(&b, contract)?.capabilities(), &before)?;
     populate(&a, contract, "used").await?;
-    expect::equal("what is declared after use", &store(&a, contract)?.capabilities(), &before)
+    expect::equal("the capabilities after use", &store(&a, contract)?.capabilities(), &before)
 }
 
 pub(super) async fn outlive_handles(context: Context, contract: Contract) -> CaseResult {

@@ -66,7 +66,7 @@ pub(super) async fn a_batch_with_an_existing_id_adds_nothing(context: Context) -
     // The existing id comes first, in the middle and last.
     for batch in [vec!["one"], vec!["two", "x"], vec!["x", "one", "y"], vec!["x", "y", "two"]] {
         let added = b.add_tasks(&board, new_tasks(&batch)?).await;
-        expect::error("a batch with an id that is there", added, ErrorKind::AlreadyExists)?;
+        expect::error("a batch with an existing id", added, ErrorKind::AlreadyExists)?;
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("the board and its tasks", &now, &before)?;
         expect::equal("a task of the batch", &b.get_task(&board, &id("x")?).await?, &None)?;
@@ -82,7 +82,7 @@ pub(super) async fn adding_to_an_absent_board_is_not_found(context: Context) -> 
     a.delete_board(&removed).await?;
     for absent in [board("talk", "nobody")?, board("other", "planner")?, removed] {
         let added = b.add_tasks(&absent, new_tasks(&["two"])?).await;
-        expect::error("adding to a board that is not there", added, ErrorKind::NotFound)?;
+        expect::error("adding to a missing board", added, ErrorKind::NotFound)?;
         expect::equal("the board", &a.get_board(&absent).await?, &None)?;
         expect::equal("its tasks", &tasks(&*a, &absent).await?, &Vec::new())?;
     }

@@ -100,7 +100,7 @@ pub(super) async fn an_existing_board_does_not_change(context: Context) -> CaseR
     ];
     for other in others {
         let again = b.create_task_list(&board, other).await;
-        expect::error("making a board that is there", again, ErrorKind::AlreadyExists)?;
+        expect::error("creating an existing board", again, ErrorKind::AlreadyExists)?;
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("the board and its tasks", &now, &before)?;
     }
@@ -213,7 +213,7 @@ pub(super) async fn boards_are_listed_once_in_order(context: Context) -> CaseRes
     let nothing = b.list_boards(None, PageRequest::first(0)).await?;
     expect::that(nothing.items.is_empty(), "nothing for a limit of 0", &nothing.items)?;
     let after = b.list_boards(None, PageRequest::after(board("a", "aa")?, 2)).await?;
-    expect::equal("the page after a board that is not there", &after.items.as_slice(), &&expected[3..5])
+    expect::equal("the page after a missing board", &after.items.as_slice(), &&expected[3..5])
 }
 
 pub(super) async fn boards_of_one_conversation_are_listed(context: Context) -> CaseResult {

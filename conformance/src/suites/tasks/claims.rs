@@ -101,7 +101,7 @@ pub(super) async fn a_task_with_an_expired_lease_precedes_later_planned_tasks(
     let (board, _) = with_expired_lease(&stores, "planner", &["first", "second", "third"]).await?;
     for name in ["first", "second", "third"] {
         let claimed = claim(&*stores.b, &board, "other worker", HOUR).await?;
-        expect::equal("what is claimed", &claimed.task.id, &id(name)?)?;
+        expect::equal("the claimed task", &claimed.task.id, &id(name)?)?;
     }
     // A planned task before it on the board comes first.
     let board = make(&*stores.a, "talk", "other", &["first", "second"]).await?;
@@ -111,7 +111,7 @@ pub(super) async fn a_task_with_an_expired_lease_precedes_later_planned_tasks(
     step(&*stores.a, &board, "first", TaskStatus::Planned).await?;
     for name in ["first", "second"] {
         let claimed = claim(&*stores.b, &board, "other worker", HOUR).await?;
-        expect::equal("what is claimed", &claimed.task.id, &id(name)?)?;
+        expect::equal("the claimed task", &claimed.task.id, &id(name)?)?;
     }
     Ok(())
 }

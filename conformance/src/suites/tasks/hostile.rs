@@ -76,7 +76,7 @@ async fn boards_do_not_meet(stores: &Handles<dyn TaskStore>, all: &[BoardId]) ->
     }
     for board in all.iter().step_by(2) {
         step(&*stores.b, board, "one", TaskStatus::Blocked).await?;
-        expect::equal("whether it was there", &stores.b.delete_board(board).await?, &true)?;
+        expect::equal("the reported existence", &stores.b.delete_board(board).await?, &true)?;
     }
     for (position, board) in all.iter().enumerate() {
         let there = stores.a.get_board(board).await?;

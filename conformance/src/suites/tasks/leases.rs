@@ -228,7 +228,7 @@ pub(super) async fn renewing_a_missing_task_is_not_found(context: Context) -> Ca
     let nowhere = board("nowhere", "planner")?;
     for (board, name) in [(&here, "two"), (&nowhere, "one")] {
         let renewed = b.renew_lease(board, &id(name)?, claimed.token, HOUR).await;
-        expect::error("renewing what is not there", renewed, ErrorKind::NotFound)?;
+        expect::error("renewing a missing lease", renewed, ErrorKind::NotFound)?;
     }
     Ok(())
 }

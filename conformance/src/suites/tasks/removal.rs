@@ -23,7 +23,7 @@ pub(super) async fn a_deleted_board_no_longer_exists_and_others_remain(context: 
         let before = (read_board(&*a, &board).await?, tasks(&*a, &board).await?);
         others.push((board, before));
     }
-    expect::equal("whether it was there", &b.delete_board(&removed).await?, &true)?;
+    expect::equal("the reported existence", &b.delete_board(&removed).await?, &true)?;
     for store in [&a, &b] {
         expect::equal("the board", &store.get_board(&removed).await?, &None)?;
         expect::equal("the tasks", &tasks(&**store, &removed).await?, &Vec::new())?;
@@ -34,7 +34,7 @@ pub(super) async fn a_deleted_board_no_longer_exists_and_others_remain(context: 
     let stepped = a.update_status(&removed, &id("planned")?, Transition::to(TaskStatus::Blocked)).await;
     expect::error("a step of a task that is gone", stepped, ErrorKind::NotFound)?;
     expect::equal("whether it was still there", &a.delete_board(&removed).await?, &false)?;
-    expect::equal("whether none was there", &a.delete_board(&board("talk", "never")?).await?, &false)?;
+    expect::equal("the reported absence", &a.delete_board(&board("talk", "never")?).await?, &false)?;
     for (board, before) in others {
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("another board and its tasks", &now, &before)?;

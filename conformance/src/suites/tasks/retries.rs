@@ -190,7 +190,7 @@ pub(super) async fn forcing_a_missing_task_is_not_found(context: Context) -> Cas
     let nowhere = board("nowhere", "planner")?;
     for (board, name) in [(&here, "two"), (&nowhere, "one")] {
         let forced = b.force_retry(board, &id(name)?).await;
-        expect::error("forcing what is not there", forced, ErrorKind::NotFound)?;
+        expect::error("forcing a missing task", forced, ErrorKind::NotFound)?;
     }
     expect::equal("the task", &a.get_task(&here, &id("two")?).await?, &None)?;
     expect::equal("the board", &a.get_board(&nowhere).await?, &None)

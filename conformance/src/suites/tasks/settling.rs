@@ -85,5 +85,5 @@ pub(super) async fn settled_tasks_lose_their_lease(context: Context) -> CaseResu
         reads(&*b, &board, &task).await?;
     }
     a.add_tasks(&board, new_tasks(&["three"])?).await?;
-    expect::equal("what is claimed next", &claim(&*a, &board, "worker", HOUR).await?.task.id, &id("three")?)
+    expect::equal("the next claimed task", &claim(&*a, &board, "worker", HOUR).await?.task.id, &id("three")?)
 }

@@ -196,10 +196,10 @@ pub(super) async fn a_transition_of_a_missing_task_is_not_found(context: Context
         // Neither a revision nor a token makes it a conflict.
         for step in [plain.clone(), plain.with_expected(Revision::new(1))] {
             let stepped = b.update_status(board, &id(name)?, step).await;
-            expect::error("a step of what is not there", stepped, ErrorKind::NotFound)?;
+            expect::error("a transition of a missing task", stepped, ErrorKind::NotFound)?;
         }
         let retried = b.increment_retry(board, &id(name)?, None).await;
-        expect::error("a retry of what is not there", retried, ErrorKind::NotFound)?;
+        expect::error("a retry of a missing task", retried, ErrorKind::NotFound)?;
     }
     expect::equal("the board", &a.get_board(&nowhere).await?, &None)
 }

@@ -192,11 +192,11 @@ pub(super) async fn mixed_dimensions_and_repeated_ids_are_refused(context: Conte
     put_all(&*a, &fresh, std::slice::from_ref(&kept)).await?;
     let twice = vec![document("a", &[4.0, 5.0, 6.0])?, document("a", &[7.0, 8.0, 9.0])?];
     expect::invalid(
-        "an id twice over one that is there",
+        "an id twice over an existing one",
         a.put(&fresh, twice, PutMode::Upsert).await,
         "documents.id",
     )?;
-    same_document("what was there", &read(&*b, &fresh, &id("a")?).await?, &kept)
+    same_document("the earlier data", &read(&*b, &fresh, &id("a")?).await?, &kept)
 }
 
 pub(super) async fn one_to_sixteen_thousand_dimensions_are_accepted(context: Context) -> CaseResult {
@@ -300,7 +300,7 @@ pub(super) async fn concurrent_first_puts_set_one_dimension(context: Context) ->
         expect::equal("puts that fixed a dimension", &winners.len(), &1)?;
         let kept = list_all(&*b, &fresh, 100).await?;
         let kept: Vec<_> = kept.iter().map(|one| one.id.as_str().to_owned()).collect();
-        expect::equal("what is stored", &kept, &vec![format!("d{}", winners[0])])?;
+        expect::equal("the stored data", &kept, &vec![format!("d{}", winners[0])])?;
         let listed = a.list_collections(PageRequest::default()).await?.items;
         let fixed = listed.into_iter().find(|info| info.collection == fresh).map(|info| info.dimensions);
         expect::equal("the dimension listed", &fixed, &winners.first().copied())?;

@@ -8,7 +8,7 @@ use crate::test_backend::TestBackend as Backend;
 use larder_agents::workflow::{TRANSITION_TOOL, WorkflowOptions};
 
 /// Proves: PK-10
-pub(crate) async fn an_agent_controlled_state_is_committed_at_once_and_two_transitions_fit_one_turn(
+pub(crate) async fn an_agent_controlled_state_commits_immediately_and_two_transitions_fit_one_turn(
     backend: &Backend,
 ) {
     let bench = Bench::new(backend, ROUTER).await;
@@ -127,7 +127,7 @@ pub(crate) async fn a_terminal_state_ends_the_chain_even_under_the_agents_contro
 }
 
 /// Proves: PK-10
-pub(crate) async fn a_slip_of_the_model_is_an_answer_and_changes_nothing(backend: &Backend) {
+pub(crate) async fn a_mistake_of_the_model_is_a_tool_result_and_changes_nothing(backend: &Backend) {
     let bench = Bench::new(backend, ROUTER).await;
     let mut workflow = bench.open().await;
     assert_eq!(workflow.on_tool_call(&call("c", "Routed")).await.unwrap_err().kind(), ErrorKind::Conflict);
