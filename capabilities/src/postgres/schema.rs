@@ -53,11 +53,11 @@ impl Schema {
         Ok(version(connection).await? == self.formats().newest)
     }
 
-    /// Upgrades the schema to the newest version, or rejects it. Processes that open a new database at the same
-    /// time wait for each other, and one of them migrates.
+    /// Upgrades the schema to the newest version, or rejects it. Processes that open a new database at the
+    /// same time wait for each other, and one of them migrates.
     pub(crate) async fn migrate(self, connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
-        // A process that waited for another's migration must see it, whatever isolation level is the database's
-        // default.
+        // A process that waited for another's migration must see it, whatever isolation level is the
+        // database's default.
         let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         // A migration may take longer than a statement or a wait for a lock is allowed.
         sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")

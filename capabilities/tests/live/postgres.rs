@@ -55,6 +55,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         schema::every_key_begins_with_the_namespace;
         schema::tables_may_be_partitioned_by_the_namespace;
         schema::large_texts_are_stored_compressed;
+        schema::large_histories_are_stored_compressed;
         sweep::a_thread_that_nobody_names_again_leaves_the_disk_in_parts;
         sweep::a_thread_that_is_half_gone_is_gone;
         sweep::a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk;
