@@ -1,8 +1,7 @@
 //! Format numbers.
 //!
 //! Everything stored carries a number that identifies the form of its bytes. A program that finds a newer
-//! number returns `Unsupported` and changes nothing, so an older program cannot damage the data of a newer
-//! one.
+//! number returns `Unsupported` and changes nothing, so it cannot damage the data of a newer program.
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 
@@ -40,10 +39,8 @@ impl Formats {
         if found > *newest {
             return format!(
                 "{subject} has format {found}; this release supports up to format {newest} (use the release \
-                 that \
-                 wrote it or a later one, or move the data: `larder dump` with that release, then `larder \
-                 load` \
-                 into {target})"
+                 that wrote it or a later one, or move the data: `larder dump` with that release, then \
+                 `larder load` into {target})"
             );
         }
         let number = if found > 0 { format!("format {found}") } else { "no format number".to_owned() };

@@ -76,16 +76,16 @@ pub(super) fn each_form_is_imported_seen_in_windows_and_exported_as_it_was() {
     let place = Place::new();
     // The file, the messages, and the calls and results that the whole window shows.
     for (name, messages, calls, said) in [
-        ("anthropic.jsonl", 8, 3, "it holds 8"),
-        ("openai-responses.jsonl", 5, 1, "it holds 5"),
-        ("gemini.jsonl", 3, 1, "it holds 3"),
-        ("coding-agent-log.jsonl", 2, 0, "it holds 2"),
-        ("role-function.jsonl", 4, 1, "it holds 4"),
-        ("custom-tool.jsonl", 2, 1, "it holds 2"),
+        ("anthropic.jsonl", 8, 3, "the thread has 8"),
+        ("openai-responses.jsonl", 5, 1, "the thread has 5"),
+        ("gemini.jsonl", 3, 1, "the thread has 3"),
+        ("coding-agent-log.jsonl", 2, 0, "the thread has 2"),
+        ("role-function.jsonl", 4, 1, "the thread has 4"),
+        ("custom-tool.jsonl", 2, 1, "the thread has 2"),
         ("tool-id-empty.jsonl", 2, 1, "1 result without an id was paired with the open call before it"),
         ("tool-id-null.jsonl", 2, 1, "1 result without an id was paired with the open call before it"),
         ("tool-id-missing.jsonl", 2, 1, "1 result without an id was paired with the open call before it"),
-        ("interrupted-calls.jsonl", 12, 3, "it holds 12"),
+        ("interrupted-calls.jsonl", 12, 3, "the thread has 12"),
     ] {
         let text = fixture(name);
         let file = place.file(name, &text);
@@ -139,7 +139,7 @@ pub(super) fn documents_and_encodings_are_read() {
         let namespace = format!("n{at}");
         let said = imported(&place.file("document", text), &place.url(), &namespace);
         assert!(said.starts_with("imported 2 of 2 messages"), "{said}");
-        assert_eq!(said.contains("1 field next to the messages was left out"), at == 3, "{said}");
+        assert_eq!(said.contains("1 field next to the messages was skipped"), at == 3, "{said}");
         let lines = exported(&place.url(), &namespace);
         assert_eq!(lines, exported(&place.url(), "n0"), "{lines}");
         assert!(lines.contains("Which platform for Basel?") && lines.contains("Platform 7."), "{lines}");
