@@ -52,6 +52,7 @@ impl TryFrom<Map<String, Value>> for ShortTermMemory {
 /// The settings of [`MaxTokens`] in an agent profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct MaxTokensConfig {
     /// The largest number of tokens to include; -1 includes nothing.
     #[serde(deserialize_with = "whole")]
@@ -88,6 +89,20 @@ impl MaxTokensConfig {
 
     fn parsed_conditions(&self) -> Result<Vec<InteractionCondition>> {
         self.conditions.iter().map(|condition| condition.parse()).collect()
+    }
+
+    /// Sets the largest number of tokens to include.
+    #[must_use]
+    pub fn with_memory_max_tokens(mut self, memory_max_tokens: i64) -> Self {
+        self.memory_max_tokens = memory_max_tokens;
+        self
+    }
+
+    /// Sets [`conditions`](Self::conditions).
+    #[must_use]
+    pub fn with_conditions(mut self, conditions: Vec<String>) -> Self {
+        self.conditions = conditions;
+        self
     }
 }
 

@@ -152,7 +152,7 @@ fn suffix(window: &Window, reach: Reach) -> Window {
         _ => 0,
     };
     let messages = summary.iter().chain(&rest[start..]).cloned().collect();
-    Window { thread: window.thread.clone(), messages }
+    Window::new(messages).with_thread(window.thread.clone())
 }
 
 /// Checks the rules that every strategy must follow for any input.

@@ -12,6 +12,7 @@ const MAX_MESSAGES: usize = 100;
 /// The settings of [`SlidingWindow`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SlidingWindowConfig {
     /// The number of newest messages to keep, 1 or more.
     #[serde(deserialize_with = "whole")]
@@ -31,6 +32,13 @@ impl SlidingWindowConfig {
     /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         check::at_least("sliding_window.config", "max_messages", self.max_messages, 1)
+    }
+
+    /// Sets the number of newest messages to keep, 1 or more.
+    #[must_use]
+    pub fn with_max_messages(mut self, max_messages: usize) -> Self {
+        self.max_messages = max_messages;
+        self
     }
 }
 

@@ -21,6 +21,7 @@ const INSTRUCTIONS: &str = "You keep the memory of a conversation. Write a summa
 /// worthwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SummarizationConfig {
     /// The token budget of the newest messages, which stay verbatim. The newest message always stays.
     #[serde(deserialize_with = "whole")]
@@ -49,6 +50,27 @@ impl SummarizationConfig {
             return Err(Error::under_limit(OPERATION, "min_old_tokens", 0, 1));
         }
         check_instructions(OPERATION, self.instructions.as_deref())
+    }
+
+    /// Sets the token budget of the newest messages, which stay verbatim.
+    #[must_use]
+    pub fn with_recent_token_budget(mut self, recent_token_budget: u64) -> Self {
+        self.recent_token_budget = recent_token_budget;
+        self
+    }
+
+    /// Sets the smallest number of tokens in older messages for which a summary is made.
+    #[must_use]
+    pub fn with_min_old_tokens(mut self, min_old_tokens: u64) -> Self {
+        self.min_old_tokens = min_old_tokens;
+        self
+    }
+
+    /// Sets [`instructions`](Self::instructions).
+    #[must_use]
+    pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.instructions = Some(instructions.into());
+        self
     }
 }
 

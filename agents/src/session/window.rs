@@ -25,6 +25,7 @@ const ROLLING_WINDOW: &str = "rolling_window";
 
 /// The position of the hints in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum HintOrder {
     /// System prompt, summary, hints, stored messages, new messages.
     #[default]
@@ -239,7 +240,7 @@ impl Assembler {
         let mut summary = state.summary.clone();
         let mut shown = summary.as_ref().map(|held| shown_as(held, headed));
         let mut made_by = None;
-        let mut prepared = Prepared::from(Window { thread: Some((*thread).clone()), messages });
+        let mut prepared = Prepared::from(Window::new(messages).with_thread((*thread).clone()));
         *present = Present::new(&prepared.window.messages);
         if let Some(before) = state.unread_before {
             let reaching = || self.reaching().map_or(ROLLING_WINDOW, |strategy| strategy.name());
@@ -278,7 +279,7 @@ impl Assembler {
             });
             present.step(name, &prepared.window.messages, (covered, prepared.erases_up_to));
         }
-        let Prepared { window, erases_up_to, summary_missing, failure, writes } = prepared;
+        let Prepared { window, erases_up_to, summary_missing, failure, writes, .. } = prepared;
         let made = Assembled {
             window,
             left_out: Vec::new(),

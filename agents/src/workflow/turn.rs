@@ -23,6 +23,7 @@ const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The model's input at the beginning of a turn.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TurnWindow {
     /// The unique name of the turn.
     pub turn: String,
@@ -340,7 +341,7 @@ impl Workflow {
         if self.record.current != *source {
             messages.push(WindowMessage::injected(self.whereabouts()?));
         }
-        Ok(Window { thread, messages })
+        Ok(Window::new(messages).with_thread(thread))
     }
 
     /// Returns a message with the current state of a chain that an earlier turn began. The tool's result may

@@ -119,7 +119,7 @@ fn case(seed: u64) {
     if let Some(up_to) = up_to {
         seen.insert(0, crate::compaction::summary_message(&summary(up_to)));
     }
-    let whole = Window { thread: None, messages: seen };
+    let whole = Window::new(seen);
     let expected = pair_tool_calls(pipeline.compact(whole).now_or_never().unwrap().unwrap().messages);
 
     history.take_writes();

@@ -81,7 +81,7 @@ async fn walk(
             let (seq, judged) = (Seq::new(entry.seq), entry.names_author());
             let message = entry.into_message()?;
             if judged || wanted.filter.keeps(wanted.thread, &message) {
-                found.push(StoredMessage { seq, message });
+                found.push(StoredMessage::new(seq, message));
             }
         }
         before = step.before;
