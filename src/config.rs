@@ -24,6 +24,7 @@ use serde::Deserialize;
 /// ```
 #[derive(Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct StoresConfig {
     /// The namespace. The default is `default`.
     pub namespace: Option<Namespace>,
@@ -47,6 +48,7 @@ pub struct StoresConfig {
 /// One URL or several.
 #[derive(Clone, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum Urls {
     /// One URL.
     One(String),

@@ -30,6 +30,7 @@ use crate::registry::Registry;
 
 /// The diagnosis of one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Diagnosis {
     /// The driver's name, as [`Backend::name`](crate::Backend::name) returns it.
     pub backend: &'static str,

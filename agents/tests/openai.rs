@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use larder_agents::model::{
-    FinishReason, OpenAiConfig, OpenAiEmbedder, OpenAiModel, ScriptedModelServer, ScriptedReply, Usage,
-    is_cut_off,
+    FinishReason, OpenAiConfig, OpenAiEmbedder, OpenAiModel, ScriptedModelServer, ScriptedReply, is_cut_off,
 };
 use larder_kernel::{
     BlobKey, BlobRef, ChatMessage, Embedder, Error, ErrorKind, LanguageModel, LanguageModelRequest, Outcome,
@@ -63,7 +62,7 @@ async fn a_response_has_its_cost() {
     let completion = model.complete(&request).await.unwrap();
     assert_eq!((completion.message.text.as_str(), completion.finish), ("Hello", FinishReason::Stop));
     assert_eq!(model.generate(request).await.unwrap().text, "Again");
-    assert_eq!(model.usage(), Usage { input_tokens: 22, output_tokens: 14 });
+    assert_eq!((model.usage().input_tokens, model.usage().output_tokens), (22, 14));
 
     let seen = &server.requests()[0];
     assert_eq!(seen.path, "/v1/chat/completions");
@@ -82,7 +81,7 @@ async fn tool_calls_and_results_go_both_ways() {
     let server = ScriptedModelServer::start([ScriptedReply::message(&answer, "tool_calls")]).await.unwrap();
     let tools = vec![json!({"type": "function", "function": {"name": "sum", "parameters": {}}})];
     let model = OpenAiModel::new(config(&server).with_tools(tools.clone()).with_json_mode()).unwrap();
-    let blob = BlobRef { key: BlobKey::new("a/plan.pdf").unwrap(), content_type: None, size_bytes: None };
+    let blob = BlobRef::new(BlobKey::new("a/plan.pdf").unwrap());
     let request = LanguageModelRequest::new(vec![
         ChatMessage::user("Add").with_blob(blob),
         ChatMessage::assistant("").with_tool_call(ToolCall::new("c1", "sum", "{broken")),

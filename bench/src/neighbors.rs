@@ -92,7 +92,7 @@ impl Graph {
 
     async fn found(&self, start: &EntityId, depth: u32) -> Outcome<Found> {
         let query = NeighborQuery::depth(depth).with_direction(Direction::Out);
-        let SubGraph { entities, relationships } = self.graph.neighbors(start, &query).await?;
+        let SubGraph { entities, relationships, .. } = self.graph.neighbors(start, &query).await?;
         Ok((entities.len(), relationships.len()))
     }
 }

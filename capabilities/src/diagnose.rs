@@ -32,6 +32,7 @@ pub(crate) use measure::{clock, failed_to_connect};
 /// The result of a check. The worst of several results is the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum CheckStatus {
     /// The check found nothing wrong.
     Ok,
@@ -55,6 +56,7 @@ impl CheckStatus {
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Check {
     /// The subject of the check: lower-case words joined by `_`, the same in every version.
     pub name: &'static str,

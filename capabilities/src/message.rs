@@ -84,7 +84,7 @@ pub(crate) async fn prepare<T: Send + 'static>(
 /// # Errors
 /// `Unexpected` if the message cannot be written as JSON.
 pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<Vec<u8>> {
-    // Names all fields, so that a new field is a compile error here.
+    // Names all fields. A test compares them with the fields of the kernel's type.
     let ChatMessage {
         role,
         text,
@@ -96,6 +96,7 @@ pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<V
         created_at,
         metadata,
         token_count,
+        ..
     } = message;
     let written = EncodedHead {
         role: *role,
@@ -145,18 +146,16 @@ fn parse(body: &[u8]) -> Option<Arc<ChatMessage>> {
         return Some(simple_message(role, text.to_owned(), created_at));
     }
     let read: DecodedHead = serde_json::from_str(head).ok()?;
-    Some(Arc::new(ChatMessage {
-        role: read.role,
-        text: text.to_owned(),
-        tool_calls: read.tool_calls,
-        tool_results: read.tool_results,
-        blobs: read.blobs,
-        author: read.author,
-        run: read.run,
-        created_at: Timestamp::from_micros(read.created_at_us).ok()?,
-        metadata: read.metadata,
-        token_count: read.token_count,
-    }))
+    let created_at = Timestamp::from_micros(read.created_at_us).ok()?;
+    let mut message = ChatMessage::new_at(read.role, text, created_at);
+    message.tool_calls = read.tool_calls;
+    message.tool_results = read.tool_results;
+    message.blobs = read.blobs;
+    message.author = read.author;
+    message.run = read.run;
+    message.metadata = read.metadata;
+    message.token_count = read.token_count;
+    Some(Arc::new(message))
 }
 
 /// Parses a body without its tag at the end of an owned value, whose bytes become the text.
@@ -174,18 +173,7 @@ fn parse_end(mut value: Vec<u8>, body_at: usize) -> Option<Arc<ChatMessage>> {
 /// Creates a message that has only a role, a text and a time. It does not read the clock: for a page of 50
 /// messages, clock reads are measurable.
 fn simple_message(role: Role, text: String, created_at: Timestamp) -> Arc<ChatMessage> {
-    Arc::new(ChatMessage {
-        role,
-        text,
-        tool_calls: Vec::new(),
-        tool_results: Vec::new(),
-        blobs: Vec::new(),
-        author: None,
-        run: None,
-        created_at,
-        metadata: Metadata::new(),
-        token_count: None,
-    })
+    Arc::new(ChatMessage::new_at(role, text, created_at))
 }
 
 /// Parses the role and time of a message that has no other field but its text. Most messages have this form,
@@ -221,6 +209,40 @@ mod tests {
                 "token_count": 4294967295}"#,
         )
         .unwrap()
+    }
+
+    /// Reads the names of the fields that a type's derived `Deserialize` asks for.
+    struct Names(Vec<&'static str>);
+
+    impl<'de> serde::Deserializer<'de> for &mut Names {
+        type Error = serde::de::value::Error;
+
+        fn deserialize_any<V: serde::de::Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+            Err(serde::de::Error::custom("only the fields of a struct are read"))
+        }
+
+        fn deserialize_struct<V: serde::de::Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, Self::Error> {
+            self.0 = fields.to_vec();
+            self.deserialize_any(visitor)
+        }
+
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
+            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    #[test]
+    fn the_format_has_every_field_of_a_message() {
+        let mut names = Names(Vec::new());
+        ChatMessage::deserialize(&mut names).unwrap_err();
+        let stored = ["role", "text", "tool_calls", "tool_results", "blobs", "author", "run", "created_at"];
+        assert_eq!(names.0, [&stored[..], &["metadata", "token_count"]].concat());
     }
 
     #[test]

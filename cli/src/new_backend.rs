@@ -186,7 +186,7 @@ impl Harness for MyHarness {{
 
     async fn open(&self, namespace: &Namespace, _options: &OpenOptions) -> Result<StoreSet> {{
         let store = MyStore {{ namespace: namespace.clone() }};
-        Ok(StoreSet {{ {field}: Some(Arc::new(store)), ..StoreSet::default() }})
+        Ok(StoreSet::default().with_{field}(Arc::new(store)))
     }}
 }}
 "#

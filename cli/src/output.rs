@@ -190,7 +190,7 @@ fn unsupported(report: &Report) -> String {
 }
 
 fn verdict(report: &Report) -> String {
-    let Summary { passed, failed, unsupported, errors, waived, waiting } = report.summary;
+    let Summary { passed, failed, unsupported, errors, waived, waiting, .. } = report.summary;
     let more =
         |count: usize, words: &str| if count == 0 { String::new() } else { format!(", {count} {words}") };
     format!(

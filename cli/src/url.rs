@@ -189,7 +189,7 @@ impl Harness for UrlHarness {
         let Some(times) = relayed::through(&self.url, relays) else { return Ok(None) };
         let harness = named(&self.registry, &self.name, &times.url, &self.scratch).await?;
         let (answer_time_max, call_time_max) = (times.answer_time_max, times.call_time_max);
-        Ok(Some(Relayed { harness, answer_time_max, call_time_max }))
+        Ok(Some(Relayed::new(harness, answer_time_max, call_time_max)))
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {

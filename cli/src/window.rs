@@ -149,11 +149,9 @@ impl Look {
     }
 
     fn maker(&self, field: &'static str) -> larder_kernel::Result<SummaryMaker> {
-        let settings = SummarySettings {
-            timeout_ms: self.summaries.timeout_ms,
-            on_failure: self.summaries.on_failure(),
-            ..SummarySettings::default()
-        };
+        let settings = SummarySettings::default()
+            .with_timeout_ms(self.summaries.timeout_ms)
+            .with_on_failure(self.summaries.on_failure());
         SummaryMaker::new(self.summaries.model(field), self.counter.clone(), self.summary_store()?, settings)
     }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// One sentence of a contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Clause {
     /// The stable id, for example `HIST-004`.
     pub id: String,

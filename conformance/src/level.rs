@@ -43,6 +43,7 @@ impl Effort {
 
 /// Evidence that a clause does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Counterexample {
     /// The id of the clause.
     pub clause: &'static str,
@@ -54,9 +55,18 @@ pub struct Counterexample {
     pub seed: u64,
 }
 
+impl Counterexample {
+    /// Creates the evidence that a clause does not hold.
+    #[must_use]
+    pub fn new(clause: &'static str, finding: String, script: String, seed: u64) -> Self {
+        Self { clause, finding, script, seed }
+    }
+}
+
 /// The result of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Verdict {
     /// The level executed enough, and nothing contradicted the contract.
     Proven,
@@ -86,6 +96,7 @@ impl Verdict {
 
 /// The result of one level of one contract on one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct LevelReport {
     /// The backend's name.
     pub backend: String,

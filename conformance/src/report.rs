@@ -40,6 +40,7 @@ pub const SUITE_VERSION: &str = "2.0.1";
 /// The JSON form is the document `report.json`, which has more than these fields: the schema version, the
 /// verdict of each level, and the proven levels of each backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The version of the suite.
     pub suite_version: &'static str,

@@ -211,6 +211,13 @@ impl Error {
         .with_context("capability", capability.as_str())
     }
 
+    /// Creates an `Unsupported` error: the store was written before this value of `field` existed. A store
+    /// returns it in the wildcard arm of a `match` over a type that may grow.
+    #[must_use]
+    pub fn unknown_value(operation: &'static str, field: &'static str) -> Self {
+        Self::new(ErrorKind::Unsupported, operation, "this store does not know the value").with_field(field)
+    }
+
     /// Creates the error that the default body of a contract's method returns: the store does not implement
     /// `operation`.
     #[must_use]

@@ -32,6 +32,7 @@ const PAGE: usize = 1_000;
 /// The size that starts a compaction, and the limits of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct CompactionAgentConfig {
     /// The size of a thread, in bytes, above which it is compacted.
     #[serde(deserialize_with = "whole")]
@@ -81,10 +82,39 @@ impl CompactionAgentConfig {
         }
         Ok(())
     }
+
+    /// Sets the size of a thread, in bytes, above which it is compacted.
+    #[must_use]
+    pub fn with_bytes_threshold(mut self, bytes_threshold: u64) -> Self {
+        self.bytes_threshold = bytes_threshold;
+        self
+    }
+
+    /// Sets the largest part of a conversation to compact at a time, in bytes.
+    #[must_use]
+    pub fn with_input_bytes_max(mut self, input_bytes_max: u64) -> Self {
+        self.input_bytes_max = input_bytes_max;
+        self
+    }
+
+    /// Sets the time limit of the model call, in milliseconds.
+    #[must_use]
+    pub fn with_timeout_ms(mut self, timeout_ms: u64) -> Self {
+        self.timeout_ms = timeout_ms;
+        self
+    }
+
+    /// Sets the largest number of tokens in the model's output.
+    #[must_use]
+    pub fn with_output_tokens_max(mut self, output_tokens_max: u32) -> Self {
+        self.output_tokens_max = output_tokens_max;
+        self
+    }
 }
 
 /// The result of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Compacted {
     /// The number of removed messages.
     pub removed: u64,
@@ -135,7 +165,7 @@ struct Rewritten {
 ///     history.append(&thread, ChatMessage::user("Tell me more about the trip.")).await?;
 ///     history.append(&thread, ChatMessage::assistant("It goes to Oslo and takes a day.")).await?;
 /// }
-/// let config = CompactionAgentConfig { bytes_threshold: 500, ..Default::default() };
+/// let config = CompactionAgentConfig::default().with_bytes_threshold(500);
 /// let agent = CompactionAgent::new(history.clone(), Arc::new(Model), config)?;
 /// assert!(agent.compact(&thread).await?.is_some());
 /// assert_eq!(history.count_messages(&thread).await?, 2);

@@ -35,14 +35,14 @@ const ID_CHARS_MAX: usize = 40;
 ///     ChatMessage::tool([ToolResult::new("1", "found")]),
 ///     ChatMessage::assistant("").with_tool_call(ToolCall::new("2", "search", "{}")),
 /// ]);
-/// let closed = close_tool_calls(window.messages);
+/// let closed = close_tool_calls(&window.messages);
 /// assert_eq!(closed.len(), 3);
 /// assert_eq!(closed[1].message.tool_results[0].content, "found");
 /// assert_eq!(closed[2].message.text, "Are you still there?");
 /// ```
 #[must_use]
-pub fn close_tool_calls(messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
-    let pairs = Pairs::among(&messages);
+pub fn close_tool_calls(messages: &[WindowMessage]) -> Vec<WindowMessage> {
+    let pairs = Pairs::among(messages);
     let mut ids = Ids::default();
     let mut closed = Vec::with_capacity(messages.len());
     // The messages that moved to the call before them.
@@ -127,7 +127,7 @@ impl Pairs {
         let answered = calls.filter(|(index, _)| self.results.contains_key(&(place, *index)));
         let named = answered.map(|(index, call)| {
             let id = ids.give((place, index), &call.id);
-            ToolCall { id, name: call.name.clone(), arguments: call.arguments.clone() }
+            ToolCall::new(id, call.name.clone(), call.arguments.clone())
         });
         named.collect()
     }
@@ -143,7 +143,9 @@ impl Pairs {
         let results = message.message.tool_results.iter().enumerate();
         let own = results.filter_map(|(index, result)| {
             let call = self.calls.get(&(source, index)).filter(|call| call.0 == place)?;
-            Some(ToolResult { call_id: ids.of(*call, &result.call_id), ..result.clone() })
+            let mut result = result.clone();
+            result.call_id = ids.of(*call, &result.call_id);
+            Some(result)
         });
         own.collect()
     }

@@ -43,6 +43,7 @@ const OPERATION: &str = "pipeline.config";
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PipelineConfig {
     /// The strategies, in order.
     pub pipeline: Vec<StrategyConfig>,
@@ -70,6 +71,7 @@ pub enum StrategyConfig {
 /// The settings of [`TokenBudgetComposed`]: a budget, or a model whose input size determines the budget.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct TokenBudgetComposedConfig {
     /// The token budget. A window within it stays unchanged.
     #[serde(deserialize_with = "whole")]
@@ -101,6 +103,34 @@ impl TokenBudgetComposedConfig {
             _ => Ok(()),
         }
     }
+
+    /// Sets the token budget.
+    #[must_use]
+    pub fn with_token_budget(mut self, token_budget: u64) -> Self {
+        self.token_budget = Some(token_budget);
+        self
+    }
+
+    /// Sets the model whose input size determines the budget.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    /// Sets the part of the model's input size to use.
+    #[must_use]
+    pub fn with_trigger_ratio(mut self, trigger_ratio: f64) -> Self {
+        self.trigger_ratio = Some(trigger_ratio);
+        self
+    }
+
+    /// Sets the strategies to run until the window fits.
+    #[must_use]
+    pub fn with_strategies(mut self, strategies: Vec<StrategyConfig>) -> Self {
+        self.strategies = strategies;
+        self
+    }
 }
 
 impl PipelineConfig {
@@ -114,6 +144,13 @@ impl PipelineConfig {
         maker: &dyn Fn() -> Result<SummaryMaker>,
     ) -> Result<Pipeline> {
         build(&self.pipeline, counter, maker)
+    }
+
+    /// Sets the strategies, in order.
+    #[must_use]
+    pub fn with_pipeline(mut self, pipeline: Vec<StrategyConfig>) -> Self {
+        self.pipeline = pipeline;
+        self
     }
 }
 

@@ -117,18 +117,11 @@ pub(crate) fn with_parts(
     tool_calls: Vec<ToolCall>,
     tool_results: Vec<ToolResult>,
 ) -> ChatMessage {
-    ChatMessage {
-        role: original.role,
-        text: original.text.clone(),
-        tool_calls,
-        tool_results,
-        blobs: original.blobs.clone(),
-        author: original.author.clone(),
-        run: original.run.clone(),
-        created_at: original.created_at,
-        metadata: original.metadata.clone(),
-        token_count: None,
-    }
+    let mut copy = original.clone();
+    copy.tool_calls = tool_calls;
+    copy.tool_results = tool_results;
+    copy.token_count = None;
+    copy
 }
 
 /// The assignment of results to calls.

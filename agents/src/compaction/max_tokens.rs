@@ -52,6 +52,7 @@ impl TryFrom<Map<String, Value>> for ShortTermMemory {
 /// The settings of [`MaxTokens`] in an agent profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct MaxTokensConfig {
     /// The largest number of tokens to include; -1 includes nothing.
     #[serde(deserialize_with = "whole")]
@@ -89,6 +90,20 @@ impl MaxTokensConfig {
     fn parsed_conditions(&self) -> Result<Vec<InteractionCondition>> {
         self.conditions.iter().map(|condition| condition.parse()).collect()
     }
+
+    /// Sets the largest number of tokens to include.
+    #[must_use]
+    pub fn with_memory_max_tokens(mut self, memory_max_tokens: i64) -> Self {
+        self.memory_max_tokens = memory_max_tokens;
+        self
+    }
+
+    /// Sets [`conditions`](Self::conditions).
+    #[must_use]
+    pub fn with_conditions(mut self, conditions: Vec<String>) -> Self {
+        self.conditions = conditions;
+        self
+    }
 }
 
 /// Keeps the newest interactions, each whole, within a token budget. The default is 10,000 tokens.
@@ -120,7 +135,7 @@ impl MaxTokensConfig {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
-/// let config = MaxTokensConfig { memory_max_tokens: 4, ..MaxTokensConfig::default() };
+/// let config = MaxTokensConfig::default().with_memory_max_tokens(4);
 /// let strategy = MaxTokens::new(&config, Arc::new(Words))?;
 /// let window = Window::injected([
 ///     ChatMessage::user("first question"),

@@ -182,7 +182,7 @@ fn suffix(window: &Window, reach: Reach) -> Window {
         _ => 0,
     };
     let messages = summary.iter().chain(&rest[start..]).cloned().collect();
-    Window { thread: window.thread.clone(), messages }
+    Window::new(messages).with_thread(window.thread.clone())
 }
 
 /// Checks the rules that every strategy must follow for any input.
@@ -202,9 +202,9 @@ fn keeps_the_rules(strategy: &dyn CompactionStrategy, input: &Window) -> Result<
 /// Checks the window that a provider receives after any strategy. It contains every call with a result, and
 /// everything that was said.
 fn provider_receives(output: &Window) -> Checked {
-    let closed = close_tool_calls(output.messages.clone());
+    let closed = close_tool_calls(&output.messages);
     valid_for_providers(&closed)?;
-    ensure(close_tool_calls(closed.clone()) == closed, || "closed twice is not closed once".to_owned())?;
+    ensure(close_tool_calls(&closed) == closed, || "closed twice is not closed once".to_owned())?;
     let said = |messages: &[WindowMessage]| -> Vec<String> {
         let messages = messages.iter().filter(|message| message.message.role != Role::Tool);
         let texts = messages.map(|message| message.message.text.trim().to_owned());

@@ -12,6 +12,7 @@ const KEEP_RECENT_GROUPS: usize = 5;
 /// The settings of [`SelectiveToolCall`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SelectiveToolCallConfig {
     /// The number of newest groups to keep, 1 or more. With 0 the model would never see the results that it
     /// requested.
@@ -32,6 +33,13 @@ impl SelectiveToolCallConfig {
     /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         check::at_least("selective_tool_call.config", "keep_recent_groups", self.keep_recent_groups, 1)
+    }
+
+    /// Sets the number of newest groups to keep, 1 or more.
+    #[must_use]
+    pub fn with_keep_recent_groups(mut self, keep_recent_groups: usize) -> Self {
+        self.keep_recent_groups = keep_recent_groups;
+        self
     }
 }
 

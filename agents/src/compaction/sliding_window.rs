@@ -14,6 +14,7 @@ const UNLIMITED: i64 = -1;
 /// The settings of [`SlidingWindow`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SlidingWindowConfig {
     /// The number of newest messages to keep, 1 or more; -1 keeps all.
     #[serde(deserialize_with = "whole")]
@@ -37,6 +38,13 @@ impl SlidingWindowConfig {
         }
         let most = usize::try_from(self.max_messages).unwrap_or(0);
         check::at_least("sliding_window.config", "max_messages", most, 1)
+    }
+
+    /// Sets the number of newest messages to keep: 1 or more, or -1 for all.
+    #[must_use]
+    pub fn with_max_messages(mut self, max_messages: i64) -> Self {
+        self.max_messages = max_messages;
+        self
     }
 }
 

@@ -22,6 +22,7 @@ const INSTRUCTIONS: &str = "You keep the memory of a conversation. Write a summa
 /// worthwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SummarizationConfig {
     /// The token budget of the newest messages, which stay verbatim. The newest message always stays.
     #[serde(deserialize_with = "whole")]
@@ -50,6 +51,27 @@ impl SummarizationConfig {
             return Err(Error::under_limit(OPERATION, "min_old_tokens", 0, 1));
         }
         check_instructions(OPERATION, self.instructions.as_deref())
+    }
+
+    /// Sets the token budget of the newest messages, which stay verbatim.
+    #[must_use]
+    pub fn with_recent_token_budget(mut self, recent_token_budget: u64) -> Self {
+        self.recent_token_budget = recent_token_budget;
+        self
+    }
+
+    /// Sets the smallest number of tokens in older messages for which a summary is made.
+    #[must_use]
+    pub fn with_min_old_tokens(mut self, min_old_tokens: u64) -> Self {
+        self.min_old_tokens = min_old_tokens;
+        self
+    }
+
+    /// Sets [`instructions`](Self::instructions).
+    #[must_use]
+    pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.instructions = Some(instructions.into());
+        self
     }
 }
 
@@ -95,7 +117,7 @@ pub(super) fn check_instructions(operation: &'static str, instructions: Option<&
 /// # async fn main() -> Result<()> {
 /// let summaries = SummaryStore::new(Arc::new(InMemoryKeyValueStore::new()))?;
 /// let maker = SummaryMaker::new(Arc::new(Model), Arc::new(Words), summaries, SummarySettings::default())?;
-/// let config = SummarizationConfig { recent_token_budget: 10, min_old_tokens: 10, instructions: None };
+/// let config = SummarizationConfig::default().with_recent_token_budget(10).with_min_old_tokens(10);
 /// let strategy = Summarization::new(maker, config)?;
 ///
 /// let history = InMemoryHistoryProvider::new();
@@ -104,7 +126,7 @@ pub(super) fn check_instructions(operation: &'static str, instructions: Option<&
 ///     history.append(&thread, ChatMessage::user(format!("I count, and now I am at {number}."))).await?;
 /// }
 /// let messages = history.all_messages(&thread).await?.into_iter().map(Into::into).collect();
-/// let window = strategy.compact(Window { thread: Some(thread), messages }).await?;
+/// let window = strategy.compact(Window::new(messages).with_thread(thread)).await?;
 /// assert_eq!(window.messages.len(), 2);
 /// assert_eq!(window.messages[0].origin, Origin::Summary(Seq::new(9)));
 /// assert!(window.messages[0].message.text.ends_with("They count."));

@@ -20,6 +20,7 @@ pub const SUMMARY_BUCKET: &str = "larder.summaries";
 
 /// A summary with its revision, which the next write must name.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredSummary {
     /// The summary.
     pub summary: Summary,

@@ -12,6 +12,7 @@ const OPERATION: &str = "truncation.config";
 /// The ceilings. At least one must be set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct TruncationConfig {
     /// The number of newest messages to keep, 1 or more.
     #[serde(deserialize_with = "whole")]
@@ -32,6 +33,20 @@ impl TruncationConfig {
         }
         check::at_least(OPERATION, "max_messages", self.max_messages.unwrap_or(1), 1)?;
         check::at_least(OPERATION, "max_chars", self.max_chars.unwrap_or(1), 1)
+    }
+
+    /// Sets the number of newest messages to keep, 1 or more.
+    #[must_use]
+    pub fn with_max_messages(mut self, max_messages: usize) -> Self {
+        self.max_messages = Some(max_messages);
+        self
+    }
+
+    /// Sets the number of characters that the newest messages may have in total, 1 or more.
+    #[must_use]
+    pub fn with_max_chars(mut self, max_chars: usize) -> Self {
+        self.max_chars = Some(max_chars);
+        self
     }
 }
 

@@ -177,7 +177,7 @@ impl Cached {
         let at = |end: u64| usize::try_from(end).unwrap_or(bytes.len());
         let piece = bytes.slice(at(range.start)..at(range.end));
         let bytes = futures_util::stream::once(std::future::ready(Ok(piece))).boxed();
-        Ok(Some(BlobRead { info, range, bytes }))
+        Ok(Some(BlobRead::new(info, range, bytes)))
     }
 
     /// Wraps the stream so that it is cached after it has been read to its end.
@@ -204,7 +204,7 @@ impl Cached {
             polled
         })
         .boxed();
-        BlobRead { info: read.info, range: read.range, bytes }
+        BlobRead::new(read.info, read.range, bytes)
     }
 }
 

@@ -22,6 +22,7 @@ const EMBED: &str = "embedder.embed";
 
 /// The token counts that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Usage {
     /// The tokens of the conversation.
     pub input_tokens: u64,
@@ -59,6 +60,7 @@ impl FinishReason {
 
 /// A model's answer with the data that the server reports about it.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Completion {
     /// The answer.
     pub message: ChatMessage,

@@ -36,6 +36,7 @@ const AGENT_DEFAULT: &str = "default";
 
 /// The state of a session.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Session {
     /// The session's id.
     pub id: SessionId,

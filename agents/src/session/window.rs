@@ -25,6 +25,7 @@ const ROLLING_WINDOW: &str = "rolling_window";
 
 /// The position of the hints in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum HintOrder {
     /// System prompt, summary, hints, stored messages, new messages.
     #[default]
@@ -213,7 +214,7 @@ impl Assembler {
             present.step(ROLLING_WINDOW, &window.messages, (None, None));
         }
         check_answers(&window.messages, window.messages.len() - new.len())?;
-        window.messages = close_tool_calls(window.messages);
+        window.messages = close_tool_calls(&window.messages);
         told.step("pair_tool_calls", true, shown.as_ref(), &window.messages);
         present.step("pair_tool_calls", &window.messages, (None, None));
         let mut messages = head(record, shown, self.hint_order);
@@ -240,7 +241,7 @@ impl Assembler {
         let mut summary = state.summary.clone();
         let mut shown = summary.as_ref().map(|held| shown_as(held, headed));
         let mut made_by = None;
-        let mut prepared = Prepared::from(Window { thread: Some((*thread).clone()), messages });
+        let mut prepared = Prepared::from(Window::new(messages).with_thread((*thread).clone()));
         *present = Present::new(&prepared.window.messages);
         if let Some(before) = state.unread_before {
             let reaching = || self.reaching().map_or(ROLLING_WINDOW, |strategy| strategy.name());
@@ -279,7 +280,7 @@ impl Assembler {
             });
             present.step(name, &prepared.window.messages, (covered, prepared.erases_up_to));
         }
-        let Prepared { window, erases_up_to, summary_missing, failure, writes } = prepared;
+        let Prepared { window, erases_up_to, summary_missing, failure, writes, .. } = prepared;
         let made = Assembled {
             window,
             left_out: Vec::new(),

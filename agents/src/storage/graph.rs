@@ -298,7 +298,7 @@ impl GraphStore for InMemoryGraphStore {
         const OPERATION: &str = "graph.find_entities";
         let wanted = query.clone();
         let visits = self.look(OPERATION, 0, move |graph| graph.entities_to_visit(&wanted)).await?;
-        let (query, PageRequest { after, limit }) = (query.clone(), page);
+        let (query, PageRequest { after, limit, .. }) = (query.clone(), page);
         let find = move |graph: &Graph| graph.find_entities(&query, after.as_ref(), limit + 1);
         let items = self.look(OPERATION, visits, find).await?;
         Ok(Page::from_surplus(items, limit, |entity: &Entity| entity.id.clone()))
@@ -317,17 +317,15 @@ impl GraphStore for InMemoryGraphStore {
             None => graph.relationships.len(),
         };
         let visits = self.look(OPERATION, 0, visits).await?;
-        let (query, PageRequest { after, limit }) = (query.clone(), page);
+        let (query, PageRequest { after, limit, .. }) = (query.clone(), page);
         let find = move |graph: &Graph| graph.find_relationships(&query, after.as_ref(), limit + 1);
         let items = self.look(OPERATION, visits, find).await?;
         Ok(Page::from_surplus(items, limit, |relationship: &Relationship| relationship.id.clone()))
     }
 
     async fn count(&self) -> Result<GraphCounts> {
-        let count = |graph: &Graph| GraphCounts {
-            entities: size(graph.entities.len()),
-            relationships: size(graph.relationships.len()),
-        };
+        let count =
+            |graph: &Graph| GraphCounts::new(size(graph.entities.len()), size(graph.relationships.len()));
         self.look("graph.count", 0, count).await
     }
 }

@@ -149,7 +149,7 @@ impl InMemoryHistoryProvider {
             if done.is_err() {
                 self.threads.forget_unused(&self.backend, target, &to);
             }
-            return Ok(Forked { messages, last: done?.last });
+            return Ok(Forked::new(messages, done?.last));
         }
     }
 }
@@ -270,12 +270,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
         let info = self.read(thread, |state, _| state.info(thread));
-        Ok(info.unwrap_or_else(|| ThreadInfo {
-            thread: thread.clone(),
-            messages: 0,
-            bytes: 0,
-            last: Seq::ZERO,
-        }))
+        Ok(info.unwrap_or_else(|| ThreadInfo::new(thread.clone(), 0, 0, Seq::ZERO)))
     }
 
     async fn clear(&self, thread: &Thread) -> Result<u64> {

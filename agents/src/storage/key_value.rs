@@ -163,7 +163,7 @@ impl KeyValueStore for InMemoryKeyValueStore {
             }
             state.expire(&self.backend, now_ms());
             if state.len() > 0 {
-                found.push(BucketInfo { bucket, keys: state.len() });
+                found.push(BucketInfo::new(bucket, state.len()));
             }
             ControlFlow::Continue(())
         });

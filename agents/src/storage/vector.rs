@@ -384,7 +384,7 @@ impl VectorStore for InMemoryVectorStore {
     ) -> Result<Page<Document, DocumentId>> {
         const OPERATION: &str = "vectors.list";
         page.check(OPERATION)?;
-        let PageRequest { after, limit } = page;
+        let PageRequest { after, limit, .. } = page;
         let look = move |rows: &Rows| rows.page(after.as_ref(), limit + 1);
         let places = self.state.look(OPERATION, collection, look).await?;
         let Some(places) = places else { return Ok(Page::empty()) };

@@ -88,7 +88,7 @@ fn parse_one(item: &RawValue) -> Result<(ToolCall, Option<CallRest>)> {
     };
     let usual = written == Arguments::Text && call.are_only("type", "function") && function.is_empty();
     let rest = CallRest { arguments: written, call, function };
-    Ok((ToolCall { id, name, arguments }, (!usual).then_some(rest)))
+    Ok((ToolCall::new(id, name, arguments), (!usual).then_some(rest)))
 }
 
 /// Writes the calls in their original form.

@@ -25,11 +25,13 @@ pub(super) fn is_common(fields: &Fields) -> bool {
     let content = fields.get("content").map(RawValue::get);
     let nothing = content.is_none_or(|content| content == "null");
     let otherwise = is_object("audio") || fields.get_text("refusal").is_some_and(|said| !said.is_empty());
+    let is_other_output = nothing && otherwise;
+    let is_other_result = is_tool && (!has_id || is_object("content"));
     !matches!(role.as_deref(), Some("function" | "model"))
         && !fields.has("parts")
         && !is_object("function_call")
-        && !(nothing && otherwise)
-        && !(is_tool && (!has_id || is_object("content")))
+        && !is_other_output
+        && !is_other_result
         && content.is_none_or(content::is_text_only)
         && fields.get(CALLS).is_none_or(calls::are_common)
 }

@@ -193,7 +193,7 @@ fn a_message_that_came_from_no_line_is_the_same_after_a_line() {
         .with_metadata(
             Metadata::new().with("role", "not this one").with("n", 1.5).with("w", 1e16).with(RECORD, "x"),
         );
-    message.blobs.push(BlobRef { key: BlobKey::new("k").unwrap(), content_type: None, size_bytes: Some(1) });
+    message.blobs.push(BlobRef::new(BlobKey::new("k").unwrap()).with_size_bytes(1));
     let call = ChatMessage::assistant("").with_created_at(at).with_tool_call(ToolCall::new("c", "f", "{"));
     let failed = ChatMessage::tool([ToolResult::error("c", "broke")]).with_created_at(at);
     for message in [message, call, failed] {

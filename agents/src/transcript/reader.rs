@@ -176,10 +176,10 @@ impl TranscriptReader {
                 let inner = draft.take(name).ok_or_else(|| Error::invalid(PARSE, "message", "missing"))?;
                 let mut inner = Draft::from(Fields::parse(inner.get(), "message")?);
                 if inner.has(ROLE) {
-                    builder.chat(&mut inner)?
+                    builder.chat(&mut inner)?;
                 } else {
-                    builder.item(&mut inner)?
-                };
+                    builder.item(&mut inner)?;
+                }
                 draft.set(name, inner.into_shape());
                 Ok(())
             },
@@ -220,8 +220,11 @@ impl TranscriptReader {
     }
 }
 
+/// The name of the list of a document, and its items.
+type Document = (&'static str, Vec<Box<RawValue>>);
+
 /// Returns the list of messages of a document that is no message itself.
-fn document(fields: &Fields) -> Result<Option<(&'static str, Vec<Box<RawValue>>)>> {
+fn document(fields: &Fields) -> Result<Option<Document>> {
     if fields.has(ROLE) || fields.has("call_id") || is_item(fields) {
         return Ok(None);
     }

@@ -16,6 +16,7 @@ const OPERATION: &str = "transfer.copy";
 
 /// The handling of other data in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Existing {
     /// Fails before anything is written. Records that an earlier copy of the same source wrote are allowed.
     #[default]
@@ -29,6 +30,7 @@ pub enum Existing {
 
 /// The result of a copy in one contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Copied {
     /// The contract.
     pub contract: Contract,

@@ -12,6 +12,7 @@ use crate::hex::hex;
 
 /// A source of records.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Source {
     /// The open stores of a backend.
     Stores(StoreSet),

@@ -26,6 +26,7 @@ pub type SummaryFunction = dyn Fn(&str, Option<&str>, &[ChatMessage]) -> Result<
 
 /// The source of the summaries. Clones share it.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Summarizer {
     /// A language model.
     Model(Arc<dyn LanguageModel>),
@@ -75,6 +76,7 @@ impl fmt::Debug for Summarizer {
 
 /// The reaction to a missing summary: the summarizer fails, or returns no text or too much text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum CarryFailure {
     /// Carries the end of the conversation forward verbatim, with a line that gives the number of earlier
     /// messages.
@@ -244,6 +246,7 @@ fn render(text: &mut String, message: &ChatMessage) {
         Role::User => "User",
         Role::Assistant => "Assistant",
         Role::Tool => "Tool",
+        role => role.as_str(),
     };
     let mut line = |what: &str| {
         let _ = writeln!(text, "{role}: {what}");

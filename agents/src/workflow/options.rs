@@ -14,6 +14,7 @@ const WINDOW_MESSAGES_DEFAULT: usize = 100;
 
 /// The location of a transient state's conversation during the visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum TransientConversations {
     /// The handle keeps the conversation, and no store does. Another handle, or the process after a restart,
     /// finds an empty conversation. Route all requests of one run to one worker.

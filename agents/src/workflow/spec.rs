@@ -24,6 +24,7 @@ const TURN_TRANSITIONS_DEFAULT: u32 = 16;
 /// The party that continues after a transition into a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Control {
     /// The user continues: the transition is committed at the end of the turn.
     #[default]
@@ -35,6 +36,7 @@ pub enum Control {
 /// The lifetime of a state's conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Persistence {
     /// The conversation lasts as long as the visit. Each entry begins a new one.
     Transient,
@@ -46,6 +48,7 @@ pub enum Persistence {
 /// A single state of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StateSpec {
     /// The name of the state's prompt.
     pub prompt_task: String,
@@ -67,6 +70,19 @@ pub struct StateSpec {
 }
 
 impl StateSpec {
+    /// Creates a state with this prompt.
+    #[must_use]
+    pub fn new(prompt_task: impl Into<String>) -> Self {
+        Self {
+            prompt_task: prompt_task.into(),
+            description: None,
+            persistence: None,
+            control: None,
+            on_event: None,
+            terminal: None,
+        }
+    }
+
     /// Returns the lifetime of the conversation.
     #[must_use]
     pub fn persistence(&self) -> Persistence {
@@ -100,6 +116,41 @@ impl StateSpec {
     /// conversation.
     pub(crate) fn lands(&self) -> bool {
         self.is_terminal() || self.control() == Control::User
+    }
+
+    /// Sets the purpose of the state, for the model.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Sets the lifetime of the conversation.
+    #[must_use]
+    pub fn with_persistence(mut self, persistence: impl Into<Option<Persistence>>) -> Self {
+        self.persistence = persistence.into();
+        self
+    }
+
+    /// Sets the party that continues after a transition into the state.
+    #[must_use]
+    pub fn with_control(mut self, control: impl Into<Option<Control>>) -> Self {
+        self.control = control.into();
+        self
+    }
+
+    /// Sets the events that leave the state, with their target states.
+    #[must_use]
+    pub fn with_on_event(mut self, on_event: impl Into<Option<Ordered<String>>>) -> Self {
+        self.on_event = on_event.into();
+        self
+    }
+
+    /// Sets [`terminal`](Self::terminal).
+    #[must_use]
+    pub fn with_terminal(mut self, terminal: bool) -> Self {
+        self.terminal = Some(terminal);
+        self
     }
 }
 

@@ -20,6 +20,7 @@ const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The model's input at the beginning of a turn.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TurnWindow {
     /// The unique name of the turn.
     pub turn: String,
@@ -260,11 +261,11 @@ impl Workflow {
         let mut messages: Vec<WindowMessage> =
             told(&earlier, left_out).map(WindowMessage::injected).into_iter().collect();
         // A turn is stored as a whole, so no tool is still running when the next one begins.
-        messages.extend(close_tool_calls(conversation));
+        messages.extend(close_tool_calls(&conversation));
         if self.record.current != *source {
             messages.push(WindowMessage::injected(self.whereabouts()?));
         }
-        Ok((Window { thread, messages }, failure))
+        Ok((Window::new(messages).with_thread(thread), failure))
     }
 
     /// Reads the newest messages of a conversation, oldest first.

@@ -163,22 +163,19 @@ fn take_map(map: &mut Map<String, Value>) -> Fallible<Map<String, Value>> {
 
 fn from_node(node: Value) -> Fallible<Entity> {
     let Value::Object(mut node) = node else { return Err(unreadable()) };
-    Ok(Entity {
-        id: take_id(&mut node, "id")?,
-        entity_type: take_id(&mut node, "type")?,
-        properties: take_map(&mut node)?.into(),
-    })
+    Ok(Entity::new(take_id(&mut node, "id")?, take_id(&mut node, "type")?)
+        .with_properties(take_map(&mut node)?.into()))
 }
 
 fn from_edge(edge: Value) -> Fallible<Relationship> {
     let Value::Object(mut edge) = edge else { return Err(unreadable()) };
-    Ok(Relationship {
-        id: take_id(&mut edge, "id")?,
-        relationship_type: take_id(&mut edge, "type")?,
-        source: take_id(&mut edge, "source")?,
-        target: take_id(&mut edge, "target")?,
-        properties: take_map(&mut edge)?.into(),
-    })
+    Ok(Relationship::new(
+        take_id(&mut edge, "id")?,
+        take_id(&mut edge, "type")?,
+        take_id(&mut edge, "source")?,
+        take_id(&mut edge, "target")?,
+    )
+    .with_properties(take_map(&mut edge)?.into()))
 }
 
 /// Converts a value by the type name after it.

@@ -6,6 +6,7 @@ use crate::postgres::PostgresConfig;
 
 /// The location and settings of a database with AGE. `Debug` hides the password.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct AgeConfig {
     /// The settings, as for any Postgres database.
     pub postgres: PostgresConfig,

@@ -27,6 +27,7 @@ pub const VECTOR_INDEX_ROWS_MIN_DEFAULT: u64 = 10_000;
 
 /// The action for a schema that is older than the program's schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Migrate {
     /// Upgrades the schema to the newest version.
     #[default]
@@ -37,6 +38,7 @@ pub enum Migrate {
 
 /// The index for searches of large collections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum VectorIndex {
     /// No index: every search is exact.
     #[default]

@@ -195,7 +195,7 @@ impl HistoryProvider for PostgresHistoryProvider {
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages } = replacement;
+        let Replacement { up_to, seen, messages, .. } = replacement;
         let (batch, _) =
             prepare(OPERATION, messages, None, |messages| Batch::new(OPERATION, messages)).await?;
         let replace = write::Replace { address: self.address(thread), batch, up_to, seen };

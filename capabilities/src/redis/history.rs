@@ -143,7 +143,7 @@ impl HistoryProvider for RedisHistoryProvider {
 
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages } = replacement;
+        let Replacement { up_to, seen, messages, .. } = replacement;
         let (batch, _) = prepare(REPLACE, messages, None, |messages| Batch::new(REPLACE, messages)).await?;
         write::replace(&self.index, &self.address(thread), up_to, seen, batch).await
     }

@@ -227,7 +227,7 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages } = replacement;
+        let Replacement { up_to, seen, messages, .. } = replacement;
         let (messages, _) =
             prepare(OPERATION, messages, None, |messages| Encoded::all(OPERATION, messages)).await?;
         let address = self.address(thread);

@@ -96,7 +96,7 @@ async fn numbers_end() {
     };
     let before = store.thread_info(&thread).await.unwrap();
     for ttl in [None, Some(Ttl::fixed(Duration::from_secs(60)))] {
-        let options = AppendOptions { ttl, ..AppendOptions::default() };
+        let options = AppendOptions::default().with_ttl(ttl);
         let error = store.append_many(&thread, two.clone(), options).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
     }

@@ -104,7 +104,7 @@ async fn kill_all(
 fn note(report: &mut LevelReport, defects: &[Defect], lines: &[String], seed: u64) {
     for defect in defects {
         let (finding, script) = (defect.finding.clone(), lines.join("\n"));
-        report.counterexamples.push(Counterexample { clause: defect.clause, finding, script, seed });
+        report.counterexamples.push(Counterexample::new(defect.clause, finding, script, seed));
     }
 }
 

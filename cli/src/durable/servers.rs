@@ -123,7 +123,7 @@ async fn kill_all(
         round.restart_and_judge(&mut attempts).await?;
         for defect in round.defects {
             let (finding, script) = (defect.finding, round.calls.script());
-            report.counterexamples.push(Counterexample { clause: defect.clause, finding, script, seed });
+            report.counterexamples.push(Counterexample::new(defect.clause, finding, script, seed));
         }
         sums.add(round.calls.tally());
         in_flight += met;
@@ -174,7 +174,7 @@ async fn forgetful(
         if durability != Durability::None {
             let finding = format!("a server without a log is declared durable: `{}`", durability.as_str());
             let (clause, script) = ("STORE-005", "CONFIG SET appendonly no".to_owned());
-            report.counterexamples.push(Counterexample { clause, finding, script, seed });
+            report.counterexamples.push(Counterexample::new(clause, finding, script, seed));
         }
         let era = format!("forgotten-{kill}");
         let mut round = Round::new(&opened, &era, seed, effort);

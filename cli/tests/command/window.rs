@@ -200,14 +200,8 @@ async fn without_a_model_a_summary_that_is_due_is_refused_by_its_field_unless_on
     assert!(place.refusal(pipeline, &[]).contains("`pipeline`"));
 
     let text = "They asked and answered.".to_owned();
-    let summary = Summary {
-        up_to: Seq::new(10),
-        text,
-        tokens: 9,
-        messages: 10,
-        strategy: "summarizer".into(),
-        covers: None,
-    };
+    let summary =
+        Summary::new(Seq::new(10), text).with_tokens(9).with_messages(10).with_strategy("summarizer");
     place.summaries().await.put(&thread(), None, &summary).await.unwrap();
     let shown = place.shown(SUMMARIZER, &[]);
     assert_eq!(texts(&shown).len(), 3);

@@ -231,13 +231,20 @@ pub(super) fn optional<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> 
     value.map_or_else(|| "None".to_owned(), |value| format!("Some({})", shown(value)))
 }
 
+/// Returns the call that sets an optional field, to follow the expression of a value; nothing for `None`.
+pub(super) fn with<T>(name: &str, value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(String::new, |value| format!(".with_{name}({})", shown(value)))
+}
+
 /// Returns a page request as an expression.
 pub(super) fn page<'a, K>(
     page: &'a larder_kernel::PageRequest<K>,
     key: impl FnOnce(&'a K) -> String,
 ) -> String {
-    let after = optional(page.after.as_ref(), key);
-    format!("PageRequest {{ after: {after}, limit: {} }}", page.limit)
+    match &page.after {
+        Some(after) => format!("PageRequest::after({}, {})", key(after), page.limit),
+        None => format!("PageRequest::first({})", page.limit),
+    }
 }
 
 /// Returns bytes to write as an expression.

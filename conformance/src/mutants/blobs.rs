@@ -315,10 +315,9 @@ impl BlobStore for Wrong {
             Defect::LocatorWrong => url.url.push('x'),
             Defect::PresignIgnoresMethod => url.method = PresignMethod::Get,
             Defect::PresignIgnoresValidity => {
-                url = self
-                    .inner
-                    .presign(&self.key(key)?, &PresignRequest { valid_for: HOUR, ..request.clone() })
-                    .await?;
+                let mut hour = request.clone();
+                hour.valid_for = HOUR;
+                url = self.inner.presign(&self.key(key)?, &hour).await?;
             }
             _ => {}
         }

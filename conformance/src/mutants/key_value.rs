@@ -97,7 +97,7 @@ impl Wrong {
         let half = value.slice(..value.len() / 2);
         let first = self.inner.put(bucket, key, half, options).await?;
         tokio::task::yield_now().await;
-        let rest = KeyValuePutOptions { condition: KeyValueCondition::AtRevision(first), ..options };
+        let rest = options.with_condition(KeyValueCondition::AtRevision(first));
         self.inner.put(bucket, key, value, rest).await
     }
 
@@ -123,7 +123,7 @@ impl Wrong {
         };
         let found = all.into_iter().filter(|(key, _)| wanted(key));
         let found =
-            found.map(|(key, revision)| KeyRevision { key, revision }).take(page.limit.saturating_add(1));
+            found.map(|(key, revision)| KeyRevision::new(key, revision)).take(page.limit.saturating_add(1));
         Ok(Page::from_surplus(found.collect(), page.limit, |item| item.key.clone()))
     }
 
@@ -273,7 +273,7 @@ impl KeyValueStore for Wrong {
             let memory = lock(&self.memory.values);
             for (_, bucket, _) in memory.keys().filter(|(space, _, _)| space == self.inner.namespace()) {
                 if !listed.items.iter().any(|info| info.bucket == *bucket) {
-                    listed.items.push(BucketInfo { bucket: bucket.clone(), keys: 0 });
+                    listed.items.push(BucketInfo::new(bucket.clone(), 0));
                 }
             }
             listed.items.sort_by(|left, right| left.bucket.cmp(&right.bucket));

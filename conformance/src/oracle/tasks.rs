@@ -195,7 +195,7 @@ impl TaskClient {
             let found = tasks.list_tasks(&self.board()?, &TaskQuery::default(), page).await?;
             all.extend(found.items);
             match found.next {
-                Some(next) => page = PageRequest { after: Some(next), ..PageRequest::default() },
+                Some(next) => page = PageRequest::default().with_after(next),
                 None => return Ok(all),
             }
         }

@@ -23,6 +23,7 @@ use crate::clause::clauses;
 
 /// A known failure that a run tolerates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Waiver {
     /// The backend's name in reports.
     pub backend: String,
@@ -37,6 +38,12 @@ pub struct Waiver {
 }
 
 impl Waiver {
+    /// Creates a waiver of every failure of a backend.
+    #[must_use]
+    pub fn new(backend: impl Into<String>, reason: impl Into<String>, expires: Date) -> Self {
+        Self { backend: backend.into(), reason: reason.into(), expires, clause: None, level: None }
+    }
+
     /// Describes the waived failure: backend, level, clause.
     #[must_use]
     pub fn subject(&self) -> String {
@@ -72,11 +79,26 @@ impl Waiver {
             _ => Ok(()),
         }
     }
+
+    /// Sets the clause that does not hold.
+    #[must_use]
+    pub fn with_clause(mut self, clause: impl Into<String>) -> Self {
+        self.clause = Some(clause.into());
+        self
+    }
+
+    /// Sets the level at which the failure occurs.
+    #[must_use]
+    pub fn with_level(mut self, level: impl Into<Option<Level>>) -> Self {
+        self.level = level.into();
+        self
+    }
 }
 
 /// The result of a waiver in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum WaiverStatus {
     /// The waiver matched a failure.
     Used,
@@ -103,6 +125,7 @@ impl WaiverStatus {
 
 /// A waiver in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct WaiverUse {
     /// The waiver.
     #[serde(flatten)]
@@ -163,6 +186,7 @@ impl Waivers {
 
 /// The error of an invalid list of waivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WaiverError {
     /// The file, if the list comes from a file.
     pub file: Option<PathBuf>,

@@ -60,7 +60,7 @@ async fn answer(place: &MemoryBackend, request: &Value) -> Result<Value> {
     Ok(match request["call"].as_str().unwrap() {
         "append" => {
             let idempotency_key: Option<IdempotencyKey> = read(request, "key");
-            let options = AppendOptions { idempotency_key, ttl: None };
+            let options = AppendOptions::default().with_idempotency_key(idempotency_key);
             let messages = read(request, "messages");
             json!({ "appended": history.append_many(&read(request, "thread"), messages, options).await? })
         }
@@ -123,7 +123,7 @@ impl Harness for Served {
         let defect = if self.address == self.server { Defect::None } else { self.defect };
         let history = Wire::open(defect, self.address, namespace);
         let key_value = Wire::open(defect, self.address, namespace);
-        Ok(StoreSet { history: Some(history), key_value: Some(key_value), ..StoreSet::default() })
+        Ok(StoreSet::default().with_history(history).with_key_value(key_value))
     }
 
     fn servers(&self) -> Vec<String> {
@@ -133,7 +133,7 @@ impl Harness for Served {
     async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         let harness = Arc::new(Self { address: relays[0], ..*self });
         let (answer_time_max, call_time_max) = (ANSWER_MAX, Duration::from_secs(2));
-        Ok(Some(Relayed { harness, answer_time_max, call_time_max }))
+        Ok(Some(Relayed::new(harness, answer_time_max, call_time_max)))
     }
 }
 

@@ -80,7 +80,7 @@ impl Harness for SixMethodsHarness {
 
     async fn open(&self, namespace: &Namespace, _: &OpenOptions) -> Result<StoreSet> {
         let history = SixMethods(InMemoryHistoryProvider::open(&self.0, namespace.clone()));
-        Ok(StoreSet { history: Some(Arc::new(history)), ..StoreSet::default() })
+        Ok(StoreSet::default().with_history(Arc::new(history)))
     }
 }
 
@@ -125,14 +125,13 @@ impl Harness for NoMethodsHarness {
 
     async fn open(&self, namespace: &Namespace, _: &OpenOptions) -> Result<StoreSet> {
         let store = Arc::new(NoMethods(namespace.clone()));
-        Ok(StoreSet {
-            history: Some(store.clone()),
-            vectors: Some(store.clone()),
-            graph: Some(store.clone()),
-            blobs: Some(store.clone()),
-            tasks: Some(store.clone()),
-            key_value: Some(store),
-        })
+        Ok(StoreSet::default()
+            .with_history(store.clone())
+            .with_vectors(store.clone())
+            .with_graph(store.clone())
+            .with_blobs(store.clone())
+            .with_tasks(store.clone())
+            .with_key_value(store))
     }
 }
 

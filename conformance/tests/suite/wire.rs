@@ -174,7 +174,7 @@ impl Wire {
             Ok(answer) => serde_json::from_value(answer["appended"].clone()).unwrap(),
             Err(_) if self.defect == Defect::AcknowledgesAnyway => {
                 let last = self.last.lock().unwrap().get(&session).copied().unwrap_or(0);
-                Appended { first: Seq::new(last + 1), last: Seq::new(last + count) }
+                Appended::new(Seq::new(last + 1), Seq::new(last + count))
             }
             Err(error) => return Err(error),
         };
@@ -190,9 +190,9 @@ impl Wire {
         let state = (wire, thread.clone(), after, VecDeque::<StoredMessage>::new());
         Ok(stream::unfold(state, |(wire, thread, mut after, mut page)| async move {
             loop {
-                if let Some(StoredMessage { seq, message }) = page.pop_front() {
+                if let Some(StoredMessage { seq, message, .. }) = page.pop_front() {
                     let kind = HistoryEventKind::Appended { message, thread_bytes: 0 };
-                    return Some((Ok(HistoryEvent { seq, kind }), (wire, thread, seq, page)));
+                    return Some((Ok(HistoryEvent::new(seq, kind)), (wire, thread, seq, page)));
                 }
                 match wire.page(&thread, after, 100).await {
                     Ok(next) => page = next.into(),

@@ -117,7 +117,7 @@ pub(crate) fn page<K: DeserializeOwned>(
 ) -> Result<PageRequest<K>> {
     let limit = limit.items(operation)?;
     let after = cursor.map(|cursor| cursor::decode(operation, cursor)).transpose()?;
-    Ok(PageRequest { after, limit })
+    Ok(PageRequest::first(limit).with_after(after))
 }
 
 /// Returns the search text in lower case.

@@ -117,7 +117,9 @@ async fn put(shared: Arc<Shared>, input: PutInput) -> Result<PutOutput> {
         None => KeyValueCondition::None,
     };
     check::text(OPERATION, "text", &input.text, limits::VALUE_BYTES_MAX)?;
-    let options = KeyValuePutOptions { condition, ttl: input.ttl_ms.map(Duration::from_millis) };
+    let options = KeyValuePutOptions::default()
+        .with_condition(condition)
+        .with_ttl(input.ttl_ms.map(Duration::from_millis));
     let value = Bytes::from(input.text);
     check_put(&value, &options).map_err(|error| match error.field() {
         Some("ttl") => error.with_field("ttl_ms"),

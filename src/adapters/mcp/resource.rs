@@ -51,7 +51,7 @@ pub(crate) async fn list(stores: &StoreSet, cursor: Option<&str>) -> Result<(Vec
 
 async fn of_place(stores: &StoreSet, place: Place) -> Result<(Vec<Resource>, Option<Place>)> {
     fn page<K>(after: Option<K>) -> PageRequest<K> {
-        PageRequest { after, limit: LIST_ITEMS_DEFAULT }
+        PageRequest::first(LIST_ITEMS_DEFAULT).with_after(after)
     }
     Ok(match place {
         Place::Conversations(after) => {

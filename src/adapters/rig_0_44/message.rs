@@ -86,7 +86,7 @@ fn plain_result(result: &RigResult) -> ToolResult {
         ToolResultContent::Image(_) => None,
     });
     let content = texts.collect::<Vec<_>>().join("\n");
-    ToolResult { call_id: result.call.wire().into_owned(), content, is_error: result.is_error }
+    ToolResult::new(result.call.wire().into_owned(), content).with_is_error(result.is_error)
 }
 
 /// Reads the messages of a thread in order.
@@ -140,6 +140,7 @@ impl Reader {
                 let content = results.chain(text.map(Ok)).collect::<Result<_>>()?;
                 Message::User { content }
             }
+            _ => return Err(Error::unknown_value("rig.load", "role")),
         })
     }
 }

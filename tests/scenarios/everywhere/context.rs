@@ -59,7 +59,7 @@ fn texts(window: &Window) -> Vec<&str> {
 
 fn max_tokens(tokens: usize, counter: Arc<dyn TokenCounter>) -> MaxTokens {
     let memory_max_tokens = i64::try_from(tokens).unwrap();
-    MaxTokens::new(&MaxTokensConfig { memory_max_tokens, ..MaxTokensConfig::default() }, counter).unwrap()
+    MaxTokens::new(&MaxTokensConfig::default().with_memory_max_tokens(memory_max_tokens), counter).unwrap()
 }
 
 async fn summaries(backend: &Backend) -> SummaryStore {
@@ -67,14 +67,7 @@ async fn summaries(backend: &Backend) -> SummaryStore {
 }
 
 fn summary(up_to: i64) -> Summary {
-    Summary {
-        up_to: Seq::new(up_to),
-        text: "before".into(),
-        tokens: 9,
-        messages: 3,
-        strategy: "summarization".into(),
-        covers: None,
-    }
+    Summary::new(Seq::new(up_to), "before").with_tokens(9).with_messages(3).with_strategy("summarization")
 }
 
 /// Proves: RAVI-4, RAVI-6
@@ -227,7 +220,7 @@ pub(crate) async fn the_scope_names_the_agent_unless_the_context_does(backend: &
     let of = |agent| Thread::new(agent, "s").unwrap();
     assert_eq!(history.count_messages(&of("planner")).await.unwrap(), 1);
 
-    let author = Author { agent: AgentId::new("a").unwrap(), role: Some(AgentRole::new("r").unwrap()) };
+    let author = Author::new(AgentId::new("a").unwrap()).with_role(AgentRole::new("r").unwrap());
     let shared = AgentContext::new(config.with_author(author.clone())).unwrap();
     let shared = shared.for_agent(AgentId::new("team").unwrap());
     shared.append(&session(), ChatMessage::user("x")).await.unwrap();

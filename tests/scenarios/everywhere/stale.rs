@@ -18,7 +18,7 @@ use crate::test_backend::TestBackend as Backend;
 fn context(bench: &Bench, model: &Arc<ScriptedModel>) -> AgentContext {
     let model: Arc<dyn LanguageModel> = model.clone();
     let maker = SummaryMaker::new(model, Arc::new(Words), bench.summaries(), settings()).unwrap();
-    let config = SummarizationConfig { recent_token_budget: 40, min_old_tokens: 40, instructions: None };
+    let config = SummarizationConfig::default().with_recent_token_budget(40).with_min_old_tokens(40);
     let pipeline = Pipeline::new().then(Summarization::new(maker, config).unwrap());
     let config = ContextConfig::new(bench.history.clone())
         .with_counter(Arc::new(Words))

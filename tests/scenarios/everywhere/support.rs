@@ -149,7 +149,7 @@ impl Bench {
     /// Returns every stored message.
     pub async fn raw_window(&self) -> Window {
         let messages = self.history.all_messages(&self.thread).await.unwrap();
-        Window { thread: Some(self.thread.clone()), messages: messages.into_iter().map(Into::into).collect() }
+        Window::new(messages.into_iter().map(Into::into).collect()).with_thread(self.thread.clone())
     }
 
     /// Returns the stored summary and every stored message after it.
@@ -181,12 +181,7 @@ pub fn summary_text(window: &Window) -> Option<String> {
 }
 
 pub fn settings() -> SummarySettings {
-    SummarySettings {
-        timeout_ms: 10_000,
-        wait_ms: 20_000,
-        summary_tokens_max: 1_000,
-        ..SummarySettings::default()
-    }
+    SummarySettings::default().with_timeout_ms(10_000).with_wait_ms(20_000).with_summary_tokens_max(1_000)
 }
 
 /// Summaries on a store that sometimes fails, before or after its write.

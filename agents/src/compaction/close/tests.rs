@@ -19,9 +19,9 @@ fn said(text: &str) -> ChatMessage {
 
 /// Describes each message by its text, then its calls, then its results.
 fn closed(messages: impl IntoIterator<Item = ChatMessage>) -> Vec<String> {
-    let closed = close_tool_calls(Window::injected(messages).messages);
+    let closed = close_tool_calls(&Window::injected(messages).messages);
     valid_for_providers(&closed).unwrap();
-    assert_eq!(close_tool_calls(closed.clone()), closed);
+    assert_eq!(close_tool_calls(&closed), closed);
     let shape = |WindowMessage { message, .. }: WindowMessage| {
         let calls = message.tool_calls.iter().map(|call| format!("?{}", call.id));
         let results = message.tool_results.iter().map(|result| format!("!{}", result.call_id));
@@ -59,7 +59,7 @@ fn calls_without_a_result_and_results_without_a_call_leave() {
 fn the_first_of_several_results_counts() {
     let late = ChatMessage::tool([ToolResult::new("a", "late")]);
     let messages = [call(&["a"]), results(&["a"]), said("x"), late];
-    let closed = close_tool_calls(Window::injected(messages).messages);
+    let closed = close_tool_calls(&Window::injected(messages).messages);
     assert_eq!(closed.len(), 3);
     assert_eq!(closed[1].message.tool_results, [ToolResult::new("a", "done")]);
 }
@@ -83,8 +83,11 @@ fn an_id_occurs_once_and_in_the_characters_that_providers_accept() {
 
 #[test]
 fn results_in_the_users_name_keep_their_text_where_it_was() {
-    let user =
-        |ids: &[&str], text: &str| ChatMessage { role: Role::User, text: text.to_owned(), ..results(ids) };
+    let user = |ids: &[&str], text: &str| {
+        let mut message = results(ids);
+        (message.role, message.text) = (Role::User, text.to_owned());
+        message
+    };
     assert_eq!(closed([call(&["a"]), user(&["a"], "and?")]), ["?a", "and?!a"]);
     assert_eq!(
         closed([call(&["a", "b"]), user(&["a"], "and?"), results(&["b"])]),
@@ -96,7 +99,7 @@ fn results_in_the_users_name_keep_their_text_where_it_was() {
 #[test]
 fn messages_that_are_valid_are_not_copied() {
     let window = Window::injected([call(&["a"]), results(&["a"]), said("x")]).messages;
-    let kept = close_tool_calls(window.clone());
+    let kept = close_tool_calls(&window);
     assert!(
         window
             .iter()

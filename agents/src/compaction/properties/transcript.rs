@@ -81,7 +81,7 @@ fn results(random: &mut Random, open: &mut Vec<String>) -> Vec<ToolResult> {
         };
         let content = text(random);
         let is_error = random.one_in(5);
-        results.push(ToolResult { call_id: id, content, is_error });
+        results.push(ToolResult::new(id, content).with_is_error(is_error));
     }
     results
 }
@@ -120,13 +120,13 @@ pub(super) fn transcript(random: &mut Random) -> Window {
         .map(|place| {
             let seq = Seq::new(10 + i64::try_from(place).unwrap());
             let message = Arc::new(message(random, &mut open, &mut fresh));
-            WindowMessage { origin: Origin::Stored(seq), message }
+            WindowMessage::new(Origin::Stored(seq), message)
         })
         .collect();
     if random.one_in(8) {
         messages.insert(0, WindowMessage::summary(Seq::new(9), ChatMessage::system(text(random))));
     }
-    Window { thread: None, messages }
+    Window::new(messages)
 }
 
 /// Formats a transcript for a failure message.

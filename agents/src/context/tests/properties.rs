@@ -120,8 +120,8 @@ fn case(seed: u64) {
     if let Some(up_to) = up_to {
         seen.insert(0, crate::compaction::summary_message(&summary(up_to)));
     }
-    let whole = Window { thread: None, messages: seen };
-    let expected = close_tool_calls(pipeline.compact(whole).now_or_never().unwrap().unwrap().messages);
+    let whole = Window::new(seen);
+    let expected = close_tool_calls(&pipeline.compact(whole).now_or_never().unwrap().unwrap().messages);
     valid_for_providers(&expected).unwrap();
 
     history.take_writes();

@@ -133,8 +133,8 @@ impl VectorStore for Sealed<dyn VectorStore> {
         collection: &CollectionName,
         page: PageRequest<DocumentId>,
     ) -> Result<Page<Document, DocumentId>> {
-        let Page { items, next } = self.inner.list(collection, page).await?;
-        Ok(Page { items: self.open("vectors.list", collection, items).await?, next })
+        let Page { items, next, .. } = self.inner.list(collection, page).await?;
+        Ok(Page::new(self.open("vectors.list", collection, items).await?, next))
     }
 
     async fn list_collections(

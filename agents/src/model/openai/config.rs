@@ -17,6 +17,7 @@ const BATCH_TEXTS_LIMIT: usize = 2_048;
 /// The name of the request field for the output token limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OutputLimitField {
     /// The current name, which reasoning models require.
     #[default]
@@ -41,6 +42,7 @@ pub enum OutputLimitField {
 /// ```
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct OpenAiConfig {
     /// The address before `/chat/completions` and `/embeddings`. It usually ends in `/v1`.
     pub base_url: String,

@@ -112,7 +112,7 @@ async fn a_document_that_cannot_work_is_refused_by_its_field() {
 }
 
 fn author(agent: &str, role: &str) -> Author {
-    Author { agent: AgentId::new(agent).unwrap(), role: Some(AgentRole::new(role).unwrap()) }
+    Author::new(AgentId::new(agent).unwrap()).with_role(AgentRole::new(role).unwrap())
 }
 
 /// Proves: AKKA-1, AKKA-2, AKKA-3, AKKA-4

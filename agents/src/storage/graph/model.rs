@@ -61,7 +61,7 @@ fn entity_bytes(entity: &Entity) -> u64 {
 }
 
 fn relationship_bytes(relationship: &Relationship) -> u64 {
-    let Relationship { id, relationship_type, source, target, properties } = relationship;
+    let Relationship { id, relationship_type, source, target, properties, .. } = relationship;
     let ids = id.as_str().len() + source.as_str().len() + target.as_str().len();
     RECORD_BYTES + size(ids + relationship_type.as_str().len() + properties.size_bytes())
 }
@@ -250,7 +250,7 @@ impl Graph {
             freed += entity_bytes(&entity);
         }
         self.give_back(backend, freed);
-        DeletedEntity { existed: true, relationships: size(touching.len()) }
+        DeletedEntity::new(true, size(touching.len()))
     }
 
     fn give_back(&mut self, backend: &MemoryBackend, bytes: u64) {

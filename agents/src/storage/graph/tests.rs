@@ -125,11 +125,11 @@ async fn batches_are_atomic_replacements_move_ends_and_deletions_detach() {
     let batch = vec![edge("1", "k", "a", "b"), edge("2", "k", "a", "a"), edge("3", "k", "b", "c")];
     store.upsert_relationships(batch).await.unwrap();
     let report = store.upsert_relationships(vec![edge("1", "m", "c", "a")]).await.unwrap();
-    assert_eq!(report, UpsertReport { created: 0, replaced: 1 });
-    let find = |source: Option<&str>, of_type: Option<&str>| RelationshipQuery {
-        source: source.map(id),
-        relationship_type: of_type.map(|text| RelationshipType::new(text).unwrap()),
-        ..RelationshipQuery::default()
+    assert_eq!(report, UpsertReport::new(0, 1));
+    let find = |source: Option<&str>, of_type: Option<&str>| {
+        RelationshipQuery::default()
+            .with_source(source.map(id))
+            .with_type(of_type.map(|text| RelationshipType::new(text).unwrap()))
     };
     let count = |query: RelationshipQuery| {
         let store = &store;
@@ -140,8 +140,8 @@ async fn batches_are_atomic_replacements_move_ends_and_deletions_detach() {
     assert_eq!(count(find(None, Some("k"))).await, 2);
 
     let deleted = store.delete_entity(&id("a")).await.unwrap();
-    assert_eq!(deleted, DeletedEntity { existed: true, relationships: 2 });
-    assert_eq!(store.count().await.unwrap(), GraphCounts { entities: 2, relationships: 1 });
+    assert_eq!(deleted, DeletedEntity::new(true, 2));
+    assert_eq!(store.count().await.unwrap(), GraphCounts::new(2, 1));
     store.delete_entity(&id("b")).await.unwrap();
     store.delete_entity(&id("c")).await.unwrap();
     assert_eq!(backend.bytes(), 0);
@@ -153,12 +153,11 @@ async fn finding_by_type_follows_a_changed_type_and_pages_in_order() {
     let changed =
         Entity::new(id("b"), EntityType::new("u").unwrap()).with_properties(Metadata::new().with("n", 1));
     store.upsert_entities(vec![changed]).await.unwrap();
-    let of_type =
-        |text: &str| EntityQuery { entity_type: Some(EntityType::new(text).unwrap()), filter: None };
+    let of_type = |text: &str| EntityQuery::default().with_type(EntityType::new(text).unwrap());
     let page = store.find_entities(&of_type("t"), PageRequest::after(id("a"), 2)).await.unwrap();
     assert_eq!(page.items.iter().map(|entity| entity.id.as_str()).collect::<Vec<_>>(), ["c", "d"]);
     assert_eq!(page.next, Some(id("d")));
-    let query = EntityQuery { filter: Some(Filter::eq("n", 1.0)), ..of_type("u") };
+    let query = of_type("u").with_filter(Filter::eq("n", 1.0));
     assert_eq!(store.find_entities(&query, PageRequest::default()).await.unwrap().items.len(), 1);
     let around = store.neighbors(&id("b"), &NeighborQuery::depth(1)).await.unwrap();
     assert_eq!(around.relationships.len(), 4);
@@ -188,11 +187,8 @@ async fn the_cost_of_writing_a_hub_grows_with_its_relationships() {
 async fn a_relationship_that_moves_or_changes_its_type_is_found_only_as_it_is_now() {
     let store = sample().await;
     let find = async |text: &str| {
-        let query = RelationshipQuery {
-            relationship_type: Some(RelationshipType::new(text).unwrap()),
-            source: Some(id("b")),
-            ..RelationshipQuery::default()
-        };
+        let query =
+            RelationshipQuery::default().with_type(RelationshipType::new(text).unwrap()).with_source(id("b"));
         let page = store.find_relationships(&query, PageRequest::default()).await.unwrap();
         page.items.iter().map(|edge| edge.id.to_string()).collect::<Vec<_>>()
     };

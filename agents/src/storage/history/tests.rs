@@ -222,9 +222,8 @@ async fn a_thread_without_events_is_dropped_with_its_last_follower() {
 async fn a_message_is_held_with_the_ids_and_types_that_it_carries() {
     let backend = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&backend, default_namespace());
-    let blob =
-        BlobRef { key: BlobKey::new("k").unwrap(), content_type: Some("t".repeat(256)), size_bytes: None };
-    let message = ChatMessage { blobs: vec![blob; 256], ..user("") };
+    let blob = BlobRef::new(BlobKey::new("k").unwrap()).with_content_type("t".repeat(256));
+    let message = user("").with_blobs(vec![blob; 256]);
     history.append(&thread("s"), message).await.unwrap();
     assert!(backend.bytes() > 256 * 256, "{} bytes", backend.bytes());
     history.erase().await.unwrap();

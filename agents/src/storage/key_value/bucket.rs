@@ -123,7 +123,8 @@ impl Bucket {
             (KeyValueCondition::AtRevision(at), there) if there != Some(at.get()) => {
                 return Err(at_another_revision(OPERATION));
             }
-            _ => {}
+            (KeyValueCondition::None | KeyValueCondition::Absent | KeyValueCondition::AtRevision(_), _) => {}
+            _ => return Err(Error::unknown_value(OPERATION, "condition")),
         }
         let expires_at_ms = options.ttl.map(|ttl| deadline_ms(now_ms, ttl));
         let change = Change { key: key.clone(), kind: ChangeKind::Put { value, expires_at_ms } };
@@ -143,11 +144,10 @@ impl Bucket {
         let ChangeKind::Put { value, expires_at_ms } = &self.changes.get(&revision)?.kind else {
             return None;
         };
-        Some(KeyValueEntry {
-            value: value.clone(),
-            revision: Revision::new(revision),
-            expires_at: expires_at_ms.map(timestamp),
-        })
+        Some(
+            KeyValueEntry::new(value.clone(), Revision::new(revision))
+                .with_expires_at(expires_at_ms.map(timestamp)),
+        )
     }
 
     pub(super) fn delete(
@@ -191,7 +191,7 @@ impl Bucket {
         };
         let keys = self.keys.range::<Key, _>((start, Bound::Unbounded));
         let keys = keys.take_while(|(key, _)| key.as_str().starts_with(prefix)).take(limit);
-        Ok(keys.map(|(key, at)| KeyRevision { key: key.clone(), revision: Revision::new(*at) }).collect())
+        Ok(keys.map(|(key, at)| KeyRevision::new(key.clone(), Revision::new(*at))).collect())
     }
 
     /// Fails if the watch misses a change that was dropped.
@@ -339,6 +339,6 @@ impl Change {
             }
             ChangeKind::Deleted => KeyValueEventKind::Deleted,
         };
-        KeyValueEvent { key: self.key.clone(), revision: Revision::new(revision), kind }
+        KeyValueEvent::new(self.key.clone(), Revision::new(revision), kind)
     }
 }

@@ -77,7 +77,7 @@ impl BoardState {
     }
 
     pub(super) fn shown(&self, id: BoardId) -> Board {
-        Board { id, label: self.label.clone(), parent: self.parent.clone(), tasks: self.counts }
+        Board::new(id, self.counts).with_label(self.label.clone()).with_parent(self.parent.clone())
     }
 
     pub(super) fn add(
@@ -227,9 +227,9 @@ impl BoardState {
         let expires_at = timestamp(deadline_ms(now_ms, lease));
         let task = self.alter(numbers, position, |task| {
             task.status = TaskStatus::InProgress;
-            task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
+            task.lease = Some(Lease::new(worker.clone(), token, expires_at));
         })?;
-        Some(Claim { task, token })
+        Some(Claim::new(task, token))
     }
 
     pub(super) fn renew(

@@ -120,7 +120,7 @@ async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
 
     store.put(&notes, vec![document("a", &[1.0, 2.0])], PutMode::IfAbsent).await.unwrap();
     let report = store.put(&notes, vec![document("a", &[5.0, 2.0])], PutMode::IfAbsent).await.unwrap();
-    assert_eq!(report, PutReport { written: vec![], ignored: vec![id("a")] });
+    assert_eq!(report, PutReport::new(vec![], vec![id("a")]));
     assert_eq!(store.delete(&notes, &[id("a"), id("a"), id("b")]).await.unwrap(), 1);
     let error = store.put(&notes, vec![document("a", &[1.0])], PutMode::Upsert).await.unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("embedding")));

@@ -49,7 +49,7 @@ impl VectorScan {
 }
 
 fn moved(collection: CollectionName, document: Document) -> Result<Record> {
-    let Document { id, content, embedding, metadata } = document;
+    let Document { id, content, embedding, metadata, .. } = document;
     let embedding = embedding.ok_or_else(|| {
         Error::new(
             ErrorKind::Corrupt,

@@ -28,7 +28,7 @@ pub(super) async fn write(
 }
 
 async fn put(source: Source, store: Arc<dyn BlobStore>, change: Change, blob: BlobRecord) -> Result<()> {
-    let mut options = BlobPutOptions { metadata: blob.metadata.clone(), ..BlobPutOptions::default() };
+    let mut options = BlobPutOptions::default().with_all_metadata(blob.metadata.clone());
     options.content_type.clone_from(&blob.content_type);
     if change == Change::New && store.capabilities().has(Capability::BlobCreateOnly) {
         options.condition = BlobCondition::Absent;

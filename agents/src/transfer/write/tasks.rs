@@ -45,7 +45,9 @@ pub(super) async fn write(store: &Arc<dyn TaskStore>, batch: Vec<(Change, Record
 
 async fn make(store: &Arc<dyn TaskStore>, record: BoardRecord) -> Result<()> {
     let BoardRecord { board, label, parent } = record;
-    store.create_task_list(&board, NewBoard { label, parent, tasks: Vec::new() }).await.map(drop)
+    let mut new = NewBoard::default().with_parent(parent);
+    new.label = label;
+    store.create_task_list(&board, new).await.map(drop)
 }
 
 fn planned(goal: &TaskRecord) -> NewTask {

@@ -126,7 +126,7 @@ pub(super) async fn delete_entity(
     let gone = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str()).execute(&mut *connection).await?;
     let sql = format!(concat!(r#"DELETE FROM {}."Entity" e WHERE "#, field!("e", "id"), " = $1"), graph.name);
     sqlx::query(AssertSqlSafe(sql)).bind(id.as_str()).execute(connection).await?;
-    Ok(DeletedEntity { existed: true, relationships: gone.rows_affected() })
+    Ok(DeletedEntity::new(true, gone.rows_affected()))
 }
 
 /// Deletes a relationship and returns true if it existed.

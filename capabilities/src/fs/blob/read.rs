@@ -70,7 +70,7 @@ pub(crate) fn get(
         pieces.next().map(|piece| verifier.admit(reader.read(piece, &verifier.hashing())?)).transpose()?;
     let rest = into_stream(reader, &pieces, verifier);
     let bytes = stream::iter(first.map(Ok)).chain(rest).boxed();
-    Ok(BlobRead { info: footer.into_info(key.clone()), range, bytes })
+    Ok(BlobRead::new(footer.into_info(key.clone()), range, bytes))
 }
 
 /// Splits the range into pieces.

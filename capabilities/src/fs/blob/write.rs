@@ -64,7 +64,7 @@ pub(crate) async fn put(
     options: BlobPutOptions,
 ) -> Result<BlobInfo> {
     const OPERATION: &str = "blobs.put";
-    let BlobPutOptions { condition, content_type, metadata } = options;
+    let BlobPutOptions { condition, content_type, metadata, .. } = options;
     let (_waiting, cancelled) = cancellation();
     let target = Target { operation: OPERATION, namespace, key, condition, cancelled };
     let attributes = Attributes { content_type, metadata };
@@ -77,7 +77,8 @@ pub(crate) async fn put(
             })
             .await
         }
-        BlobBody::Stream(pieces) => {
+        body => {
+            let pieces = body.into_stream();
             let upload = blocking(OPERATION, move || Upload::start(OPERATION, engine)).await?;
             let upload = receive(OPERATION, upload, pieces).await?;
             blocking(OPERATION, move || upload.finish(target, attributes)).await
@@ -206,6 +207,7 @@ fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Resul
         BlobCondition::None => return Ok(()),
         BlobCondition::Absent => None,
         BlobCondition::Matches(etag) => Some(etag),
+        _ => return Err(Error::unknown_value(target.operation, "condition")),
     };
     let present = match open_file(folder, name) {
         Ok(file) => Some(file),

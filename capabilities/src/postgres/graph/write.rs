@@ -115,7 +115,7 @@ pub(super) async fn delete_entity(
         .bind(id.as_str())
         .execute(connection)
         .await?;
-    Ok(DeletedEntity { existed: true, relationships: gone.rows_affected() })
+    Ok(DeletedEntity::new(true, gone.rows_affected()))
 }
 
 /// Deletes a relationship and returns true if it existed.

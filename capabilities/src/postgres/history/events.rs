@@ -122,7 +122,7 @@ fn shown(row: &PgRow) -> Fallible<HistoryEvent> {
         },
         _ => return Err(corrupt(OPERATION).into()),
     };
-    Ok(HistoryEvent { seq: Seq::new(row.try_get(0)?), kind })
+    Ok(HistoryEvent::new(Seq::new(row.try_get(0)?), kind))
 }
 
 /// Returns the remaining messages of a replacement.
@@ -133,7 +133,7 @@ fn placed(row: &PgRow) -> Fallible<Vec<StoredMessage>> {
         .zip(bodies)
         .map(|(seq, body)| {
             let message = crate::message::decode(&body).ok_or_else(|| corrupt(OPERATION))?;
-            Ok(StoredMessage { seq: Seq::new(seq), message })
+            Ok(StoredMessage::new(Seq::new(seq), message))
         })
         .collect()
 }

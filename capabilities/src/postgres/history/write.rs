@@ -108,7 +108,7 @@ async fn append_one(sql: &mut PgConnection, format: i64, append: &Append) -> Fal
         .await?;
     let Some(row) = row else { return Ok(None) };
     let seq = Seq::new(row.try_get(0)?);
-    Ok(Some(Appended { first: seq, last: seq }))
+    Ok(Some(Appended::new(seq, seq)))
 }
 
 pub(super) fn append<'c>(
@@ -141,7 +141,7 @@ pub(super) fn append<'c>(
         .fetch_one(sql)
         .await?;
         match (row.try_get(0)?, row.try_get(1)?) {
-            (Some(first), Some(last)) => Ok(Appended { first: Seq::new(first), last: Seq::new(last) }),
+            (Some(first), Some(last)) => Ok(Appended::new(Seq::new(first), Seq::new(last))),
             _ => Err(Error::new(
                 ErrorKind::Conflict,
                 APPEND,
@@ -289,7 +289,7 @@ pub(super) fn fork<'c>(
         .fetch_one(sql)
         .await?;
         match row.try_get::<i32, _>(0)? {
-            0 => Ok(Forked { messages: count(row.try_get(1)?)?, last: Seq::new(row.try_get(2)?) }),
+            0 => Ok(Forked::new(count(row.try_get(1)?)?, Seq::new(row.try_get(2)?))),
             1 => Err(target_is_there().into()),
             _ => Err(Error::new(
                 ErrorKind::NotFound,
@@ -336,7 +336,7 @@ pub(super) fn replace<'c>(
         .fetch_one(sql)
         .await?;
         match row.try_get::<i32, _>(0)? {
-            0 => Ok(Replaced { removed: count(row.try_get(1)?)?, seq: Seq::new(row.try_get(2)?) }),
+            0 => Ok(Replaced::new(count(row.try_get(1)?)?, Seq::new(row.try_get(2)?))),
             1 => conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again"),
             _ => conflict("messages were removed from the thread after `seen`; read the thread again"),
         }

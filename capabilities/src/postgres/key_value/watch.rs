@@ -120,9 +120,5 @@ fn event(row: &PgRow) -> Fallible<KeyValueEvent> {
             expires_at: row.try_get::<Option<i64>, _>(4)?.map(timestamp).transpose()?,
         },
     };
-    Ok(KeyValueEvent {
-        key: parse_id(row.try_get(2)?)?,
-        revision: Revision::new(count(row.try_get(3)?)?),
-        kind,
-    })
+    Ok(KeyValueEvent::new(parse_id(row.try_get(2)?)?, Revision::new(count(row.try_get(3)?)?), kind))
 }

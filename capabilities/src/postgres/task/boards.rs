@@ -44,8 +44,8 @@ pub(super) async fn create(
     .ok_or_else(|| Error::new(ErrorKind::AlreadyExists, CREATE, "the board already exists; add tasks to it \
                                                                  or use another id"))?;
     append(connection, namespace, board, &numbers, &new.tasks, CREATE).await?;
-    let tasks = BoardStatusCounts { planned: check::size(new.tasks.len()), ..BoardStatusCounts::default() };
-    Ok(Board { id: board.clone(), label: new.label.clone(), parent: new.parent.clone(), tasks })
+    let tasks = BoardStatusCounts::default().with_planned(check::size(new.tasks.len()));
+    Ok(Board::new(board.clone(), tasks).with_label(new.label.clone()).with_parent(new.parent.clone()))
 }
 
 /// Adds tasks at the end of a board.

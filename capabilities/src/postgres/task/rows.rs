@@ -68,26 +68,26 @@ pub(super) fn task(row: &PgRow) -> Fallible<Task> {
     let expires_ms: Option<i64> = row.try_get(8)?;
     let lease = match expires_ms {
         None => None,
-        Some(ms) => Some(Lease {
-            worker: decode::id(row, 6)?,
-            token: FencingToken::new(decode::unsigned(row, 7)?),
-            expires_at: decode::timestamp(ms)?,
-        }),
+        Some(ms) => Some(Lease::new(
+            decode::id(row, 6)?,
+            FencingToken::new(decode::unsigned(row, 7)?),
+            decode::timestamp(ms)?,
+        )),
     };
     let status = TaskStatus::from_name(row.try_get(3)?).ok_or_else(|| corrupt("postgres.read"))?;
-    Ok(Task {
-        id: decode::id(row, 0)?,
-        position: TaskPosition(decode::unsigned(row, 1)?),
-        revision: Revision::new(decode::unsigned(row, 2)?),
-        status,
-        retries: decode::small(row, 4)?,
-        retries_max: decode::small(row, 5)?,
-        lease,
-        title: decode::text(row, 9)?,
-        metadata: decode::metadata(row, 10)?,
-        description: decode::optional_text(row, 11)?,
-        result: decode::optional_text(row, 12)?,
-    })
+    Ok(Task::new(
+        decode::id(row, 0)?,
+        decode::text(row, 9)?,
+        TaskPosition(decode::unsigned(row, 1)?),
+        Revision::new(decode::unsigned(row, 2)?),
+    )
+    .with_status(status)
+    .with_retries(decode::small(row, 4)?)
+    .with_retries_max(decode::small(row, 5)?)
+    .with_lease(lease)
+    .with_metadata(decode::metadata(row, 10)?)
+    .with_description(decode::optional_text(row, 11)?)
+    .with_result(decode::optional_text(row, 12)?))
 }
 
 /// Returns the task with this id on a board.
@@ -186,17 +186,16 @@ pub(super) async fn update_task(
 
 /// Returns a board from the columns of [`board_columns`].
 pub(super) fn board(row: &PgRow) -> Fallible<Board> {
-    Ok(Board {
-        id: BoardId { conversation: decode::id(row, 0)?, agent: decode::id(row, 1)? },
-        parent: decode::optional_id(row, 2)?,
-        label: decode::optional_text(row, 3)?,
-        tasks: BoardStatusCounts {
-            planned: decode::unsigned(row, 4)?,
-            in_progress: decode::unsigned(row, 5)?,
-            blocked: decode::unsigned(row, 6)?,
-            succeeded: decode::unsigned(row, 7)?,
-            failed: decode::unsigned(row, 8)?,
-            abandoned: decode::unsigned(row, 9)?,
-        },
-    })
+    Ok(Board::new(
+        BoardId { conversation: decode::id(row, 0)?, agent: decode::id(row, 1)? },
+        BoardStatusCounts::default()
+            .with_planned(decode::unsigned(row, 4)?)
+            .with_in_progress(decode::unsigned(row, 5)?)
+            .with_blocked(decode::unsigned(row, 6)?)
+            .with_succeeded(decode::unsigned(row, 7)?)
+            .with_failed(decode::unsigned(row, 8)?)
+            .with_abandoned(decode::unsigned(row, 9)?),
+    )
+    .with_parent(decode::optional_id(row, 2)?)
+    .with_label(decode::optional_text(row, 3)?))
 }

@@ -168,7 +168,7 @@ pub(super) async fn claim(
     let claim = |row| {
         let task = task(row)?;
         let token = task.lease.as_ref().map(|lease| lease.token).ok_or_else(|| corrupt(CLAIM))?;
-        Ok(Claim { task, token })
+        Ok(Claim::new(task, token))
     };
     rows.iter().map(claim).collect()
 }
@@ -186,8 +186,8 @@ pub(super) async fn renew(
     check_lease(RENEW, &task, Some(token))?;
     let now = sqlx::query("SELECT larder.now_ms()").fetch_one(&mut *connection).await?;
     let expires_at = lease_end(now.try_get(0)?, duration)?;
-    let lease = task.lease.take().map(|lease| Lease { expires_at, ..lease });
-    let lease = lease.ok_or_else(|| corrupt(RENEW))?;
+    let mut lease = task.lease.take().ok_or_else(|| corrupt(RENEW))?;
+    lease.expires_at = expires_at;
     task.lease = Some(lease.clone());
     store(connection, namespace, board, task).await?;
     Ok(lease)

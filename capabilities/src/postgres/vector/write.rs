@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use larder_kernel::storage::vector::{PreparedDocument, check_dimension};
-use larder_kernel::{CollectionName, DocumentId, Filter, Namespace, PutMode, PutReport};
+use larder_kernel::{CollectionName, DocumentId, Error, Filter, Namespace, PutMode, PutReport};
 use sqlx::{PgConnection, Row, Statement};
 
 use super::embedding::to_bytes;
@@ -58,6 +58,7 @@ pub(super) async fn put(
         let sql = match mode {
             PutMode::IfAbsent => INSERT_ABSENT,
             PutMode::Upsert => UPSERT,
+            _ => return Err(Error::unknown_value(PUT, "mode").into()),
         };
         insert(connection, scope, batch, sql, &mut written).await?;
     }

@@ -85,7 +85,7 @@ pub(super) fn survives(info: &Info<'_>, settings: &[(String, String)]) -> Check 
     let advice = "set `appendonly yes` and `appendfsync always`, or store only data that may be lost";
     match survives {
         Durability::Power => Check::ok("durability", seen, DURABLE),
-        Durability::Process | Durability::None => Check::warn("durability", seen, DURABLE, advice),
+        _ => Check::warn("durability", seen, DURABLE, advice),
     }
 }
 

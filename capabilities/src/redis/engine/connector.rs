@@ -165,9 +165,10 @@ impl SendCommand for MultiplexedConnection {
 
 fn rank(durability: Durability) -> u8 {
     match durability {
-        Durability::None => 0,
         Durability::Process => 1,
         Durability::Power => 2,
+        // The server's settings give no other durability than these three.
+        _ => 0,
     }
 }
 

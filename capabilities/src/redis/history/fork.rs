@@ -172,7 +172,7 @@ impl<'a> Copy<'a> {
             (0, mut numbers) => {
                 let last = decode::integer(numbers.pop().unwrap_or(Value::Nil))?;
                 let messages = u64::try_from(self.count).map_err(|_| corrupt(OPERATION))?;
-                Ok(Some(Forked { messages, last: Seq::new(last) }))
+                Ok(Some(Forked::new(messages, Seq::new(last))))
             }
             (2, _) => Err(target_is_there()),
             (3 | 4, _) => Ok(None),

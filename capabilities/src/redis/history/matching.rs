@@ -79,7 +79,7 @@ async fn walk(
         for message in step.messages {
             let entry = Entry::parse(message)?;
             let seq = Seq::new(entry.seq);
-            found.push(StoredMessage { seq, message: entry.into_message()? });
+            found.push(StoredMessage::new(seq, entry.into_message()?));
         }
         before = step.before;
         if before.is_none() || found.len() >= wanted.limit {

@@ -121,7 +121,7 @@ fn number(text: &mut &[u8]) -> Option<i64> {
 /// Returns the message of a reply.
 pub(super) fn stored(answer: Value) -> Result<StoredMessage> {
     let entry = Entry::parse(answer)?;
-    Ok(StoredMessage { seq: Seq::new(entry.seq), message: entry.into_message()? })
+    Ok(StoredMessage::new(Seq::new(entry.seq), entry.into_message()?))
 }
 
 #[cfg(test)]

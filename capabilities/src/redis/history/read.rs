@@ -106,12 +106,12 @@ pub(super) async fn settle(
 /// Returns the number of messages, their bytes and the last number.
 fn info(address: &Address, [messages, bytes, last]: [Value; 3]) -> Result<ThreadInfo> {
     let thread = named(address.name()).ok_or_else(|| super::super::failure::corrupt("history.read"))?;
-    Ok(ThreadInfo {
+    Ok(ThreadInfo::new(
         thread,
-        messages: decode::count(messages)?,
-        bytes: decode::count(bytes)?,
-        last: Seq::new(decode::integer(last)?),
-    })
+        decode::count(messages)?,
+        decode::count(bytes)?,
+        Seq::new(decode::integer(last)?),
+    ))
 }
 
 /// Returns the state of the thread if it holds messages.

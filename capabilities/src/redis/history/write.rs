@@ -40,7 +40,7 @@ pub(super) async fn append(
     {
         let seq = append_one(index.engine(), address, message).await?;
         if let Some(seq) = seq {
-            return Ok(Appended { first: seq, last: seq });
+            return Ok(Appended::new(seq, seq));
         }
         fast.remove(address);
     }
@@ -56,7 +56,7 @@ pub(super) async fn append(
                 fast.insert(address);
             }
             let [first, last] = two(OPERATION, numbers)?;
-            Ok(Appended { first: Seq::new(first), last: Seq::new(last) })
+            Ok(Appended::new(Seq::new(first), Seq::new(last)))
         }
         (2, _) => Err(Error::new(
             ErrorKind::Conflict,
@@ -102,7 +102,7 @@ pub(super) async fn replace(
         (0, numbers) => {
             let [removed, seq] = two(OPERATION, numbers)?;
             let removed = u64::try_from(removed).map_err(|_| corrupt(OPERATION))?;
-            Ok(Replaced { removed, seq: Seq::new(seq) })
+            Ok(Replaced::new(removed, Seq::new(seq)))
         }
         (2, _) => conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again"),
         (3, _) => conflict("messages were removed from the thread after `seen`; read the thread again"),

@@ -38,25 +38,32 @@ pub(super) fn fixed_text(task: &NewTask) -> Result<Bytes> {
         .map_err(|_| Error::invalid(OPERATION, "task.metadata", "cannot be written as JSON"))
 }
 
-/// Returns the digit of a status in scripts and records: its position in the list of all statuses.
-pub(super) fn digit(status: TaskStatus) -> char {
+/// Returns the digit of a status in scripts and records: its position in the list of all statuses. `None` for
+/// a status that was added after these scripts.
+fn digit(status: TaskStatus) -> Option<char> {
     match status {
-        TaskStatus::Planned => '0',
-        TaskStatus::InProgress => '1',
-        TaskStatus::Blocked => '2',
-        TaskStatus::Succeeded => '3',
-        TaskStatus::Failed => '4',
-        TaskStatus::Abandoned => '5',
+        TaskStatus::Planned => Some('0'),
+        TaskStatus::InProgress => Some('1'),
+        TaskStatus::Blocked => Some('2'),
+        TaskStatus::Succeeded => Some('3'),
+        TaskStatus::Failed => Some('4'),
+        TaskStatus::Abandoned => Some('5'),
+        _ => None,
     }
 }
 
-/// Returns the digits of the statuses for which the rule is true.
+/// Returns the digit of a status that a caller names.
+pub(super) fn digit_of(operation: &'static str, status: TaskStatus) -> Result<char> {
+    digit(status).ok_or_else(|| Error::unknown_value(operation, "status"))
+}
+
+/// Returns the digits of the stored statuses for which the rule is true.
 pub(super) fn digits(rule: impl Fn(TaskStatus) -> bool) -> String {
-    TaskStatus::ALL.iter().copied().filter(|status| rule(*status)).map(digit).collect()
+    TaskStatus::ALL.iter().copied().filter(|status| rule(*status)).filter_map(digit).collect()
 }
 
 fn status(text: &str) -> Option<TaskStatus> {
-    TaskStatus::ALL.iter().copied().find(|status| text.chars().eq([digit(*status)]))
+    TaskStatus::ALL.iter().copied().find(|status| text.chars().eq(digit(*status)))
 }
 
 /// The first word of a reply and the parts that follow it.
@@ -143,26 +150,26 @@ fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
         Err(_) => None,
         Ok(token) => {
             let (ends, worker) = (next()?, next()?);
-            Some(Lease {
-                token: FencingToken::new(number(token)?),
-                expires_at: decode::timestamp(number(ends)?)?,
-                worker: worker.try_into().map_err(|_| corrupt(OPERATION))?,
-            })
+            Some(Lease::new(
+                worker.try_into().map_err(|_| corrupt(OPERATION))?,
+                FencingToken::new(number(token)?),
+                decode::timestamp(number(ends)?)?,
+            ))
         }
     };
-    Ok(Task {
-        id: decode::id(id)?,
-        title: fixed.title.into_owned(),
-        description: fixed.description.map(Cow::into_owned),
-        status: status(status_digit).ok_or_else(|| corrupt(OPERATION))?,
-        position: TaskPosition(number(position)?),
-        revision: Revision::new(number(revision)?),
-        retries: number(retries)?,
-        retries_max: number(retries_max)?,
-        result: decode::optional(result).map(decode::text).transpose()?,
-        lease,
-        metadata: fixed.metadata.into_owned(),
-    })
+    Ok(Task::new(
+        decode::id(id)?,
+        fixed.title.into_owned(),
+        TaskPosition(number(position)?),
+        Revision::new(number(revision)?),
+    )
+    .with_description(fixed.description.map(Cow::into_owned))
+    .with_status(status(status_digit).ok_or_else(|| corrupt(OPERATION))?)
+    .with_retries(number(retries)?)
+    .with_retries_max(number(retries_max)?)
+    .with_result(decode::optional(result).map(decode::text).transpose()?)
+    .with_lease(lease)
+    .with_metadata(fixed.metadata.into_owned()))
 }
 
 fn number<N: std::str::FromStr>(text: &str) -> Result<N> {
@@ -180,7 +187,7 @@ pub(super) fn board(conversation: &ConversationId, row: Value) -> Result<Board> 
     for &status in TaskStatus::ALL {
         *tasks.of_mut(status) = decode::count(next()?)?;
     }
-    Ok(Board { id, label, parent, tasks })
+    Ok(Board::new(id, tasks).with_label(label).with_parent(parent))
 }
 
 #[cfg(test)]
@@ -191,7 +198,7 @@ mod tests {
     fn a_status_and_its_digit_name_each_other() {
         assert_eq!(digits(|_| true), "012345");
         for (place, each) in TaskStatus::ALL.iter().copied().enumerate() {
-            assert_eq!(digit(each).to_string(), place.to_string());
+            assert_eq!(digit_of("test", each).unwrap().to_string(), place.to_string());
             assert_eq!(status(&place.to_string()), Some(each));
         }
         assert_eq!((status("6"), status(""), status("00")), (None, None, None));

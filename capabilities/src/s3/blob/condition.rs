@@ -31,6 +31,7 @@ impl Condition {
             BlobCondition::None => Self::None,
             BlobCondition::Absent => Self::Absent,
             BlobCondition::Matches(etag) => Self::Matches(etag_out(etag).ok_or_else(other_version)?),
+            _ => return Err(Error::unknown_value("blobs.put", "condition")),
         })
     }
 

@@ -68,7 +68,7 @@ pub(crate) async fn get(
         }
         let info = head(engine, layout, OPERATION, key).await?;
         if options.range.is_none() && info.size == 0 {
-            return Ok(BlobRead { range: 0..0, info, bytes: stream::empty().boxed() });
+            return Ok(BlobRead::new(info, 0..0, stream::empty().boxed()));
         }
         let range = options.range.map_or(Ok(0..info.size), |range| range.resolve(info.size))?;
         match open(engine, &object, &first_of(&range), info.etag.as_str()).await {
@@ -302,7 +302,7 @@ fn deliver(source: Source, body: Body) -> BlobRead {
         Ok(delivery.next().await?.map(|piece| (piece, delivery)))
     })
     .boxed();
-    BlobRead { info, range, bytes }
+    BlobRead::new(info, range, bytes)
 }
 
 /// A running delivery.

@@ -114,12 +114,10 @@ async fn relationships_satisfy_every_part_of_the_query() {
     graph.upsert_relationships(all.clone()).await.unwrap();
     for parts in 0..8 {
         let part = |bit: u32| parts & (1 << bit) != 0;
-        let query = RelationshipQuery {
-            relationship_type: part(0).then(|| all[0].relationship_type.clone()),
-            source: part(1).then(|| all[0].source.clone()),
-            target: part(2).then(|| all[0].target.clone()),
-            filter: None,
-        };
+        let query = RelationshipQuery::default()
+            .with_type(part(0).then(|| all[0].relationship_type.clone()))
+            .with_source(part(1).then(|| all[0].source.clone()))
+            .with_target(part(2).then(|| all[0].target.clone()));
         let expected: Vec<_> = all
             .iter()
             .filter(|one| query.relationship_type.as_ref().is_none_or(|kind| *kind == one.relationship_type))

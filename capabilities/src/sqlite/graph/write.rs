@@ -96,7 +96,7 @@ pub(super) fn delete_entity(
         .prepare_cached("DELETE FROM relationships WHERE source = ?1 OR target = ?1")?
         .execute([key])?;
     connection.prepare_cached("DELETE FROM entities WHERE key = ?1")?.execute([key])?;
-    Ok(DeletedEntity { existed: true, relationships: check::size(relationships) })
+    Ok(DeletedEntity::new(true, check::size(relationships)))
 }
 
 /// Deletes a relationship and returns true if it existed.

@@ -51,5 +51,5 @@ pub(super) fn decode(row: &Row<'_>, column: usize) -> Fallible<Arc<ChatMessage>>
 
 /// Returns the message of a row that begins with `seq` and `body`.
 pub(super) fn stored(row: &Row<'_>) -> Fallible<StoredMessage> {
-    Ok(StoredMessage { seq: Seq::new(row.get(0)?), message: decode(row, 1)? })
+    Ok(StoredMessage::new(Seq::new(row.get(0)?), decode(row, 1)?))
 }

@@ -218,12 +218,12 @@ pub(super) fn threads(
     while let Some(row) = rows.next()? {
         let agent = AgentId::try_from(row.get::<_, String>(0)?)?;
         let session = SessionId::try_from(row.get::<_, String>(1)?)?;
-        found.push(ThreadInfo {
-            thread: Thread { agent, session },
-            messages: count(row.get(2)?)?,
-            bytes: count(row.get(3)?)?,
-            last: Seq::new(row.get(4)?),
-        });
+        found.push(ThreadInfo::new(
+            Thread { agent, session },
+            count(row.get(2)?)?,
+            count(row.get(3)?)?,
+            Seq::new(row.get(4)?),
+        ));
     }
     Ok(found)
 }

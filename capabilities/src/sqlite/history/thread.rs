@@ -145,12 +145,7 @@ impl ThreadRow {
     }
 
     pub(super) fn info(&self, thread: Thread) -> Fallible<ThreadInfo> {
-        Ok(ThreadInfo {
-            thread,
-            messages: count(self.messages)?,
-            bytes: count(self.bytes)?,
-            last: Seq::new(self.last_seq),
-        })
+        Ok(ThreadInfo::new(thread, count(self.messages)?, count(self.bytes)?, Seq::new(self.last_seq)))
     }
 
     pub(super) fn has_expired(&self, now_ms: i64) -> bool {

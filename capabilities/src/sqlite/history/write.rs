@@ -56,7 +56,7 @@ pub(super) fn append(
         )?;
         statement.execute(params![row.id, key.as_str(), digest, first, row.last_seq])?;
     }
-    Ok(Appended { first: Seq::new(first), last: Seq::new(row.last_seq) })
+    Ok(Appended::new(Seq::new(first), Seq::new(row.last_seq)))
 }
 
 /// Returns the first result of an append with this key, if the messages are the same.
@@ -75,7 +75,7 @@ fn repeated(
     match found {
         None => Ok(None),
         Some((first_digest, first, last)) if first_digest == *digest => {
-            Ok(Some(Appended { first: Seq::new(first), last: Seq::new(last) }))
+            Ok(Some(Appended::new(Seq::new(first), Seq::new(last))))
         }
         Some(_) => Err(Error::new(
             ErrorKind::Conflict,
@@ -151,7 +151,7 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
         after = slice.end;
     }
     row.save(sql)?;
-    Ok(Forked { messages: count(row.messages)?, last: Seq::new(row.last_seq) })
+    Ok(Forked::new(count(row.messages)?, Seq::new(row.last_seq)))
 }
 
 /// Consecutive messages of a thread that are copied in one step.
@@ -218,7 +218,7 @@ pub(super) fn replace(
     )?;
     statement.execute([row.id, seq, REPLACED, length(removed), up_to.get(), row.bytes])?;
     row.save(sql)?;
-    Ok(Ok(Replaced { removed: larder_kernel::check::size(removed), seq: Seq::new(seq) }))
+    Ok(Ok(Replaced::new(larder_kernel::check::size(removed), Seq::new(seq))))
 }
 
 fn remove_up_to(sql: &Connection, row: &mut ThreadRow, up_to: i64) -> Fallible<usize> {

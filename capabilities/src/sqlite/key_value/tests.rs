@@ -76,7 +76,7 @@ async fn a_prefix_is_bytes_and_pages_visit_each_key_once() {
     assert_eq!(found, ["a", "a%", "a%b", "aé", "a\u{10ffff}"].map(key));
     assert_eq!(store.list(&bucket(), "a%", PageRequest::default()).await.unwrap().items.len(), 2);
     let listed = store.list_buckets(PageRequest::default()).await.unwrap();
-    assert_eq!(listed.items, [BucketInfo { bucket: bucket(), keys: 7 }]);
+    assert_eq!(listed.items, [BucketInfo::new(bucket(), 7)]);
 }
 
 #[tokio::test]

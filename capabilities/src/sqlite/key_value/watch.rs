@@ -125,7 +125,7 @@ fn next_change(
     }
     let key = Key::new(key)?;
     let (kind, value_bytes) = kind(row)?;
-    let event = KeyValueEvent { key, revision: Revision::new(count(revision)?), kind };
+    let event = KeyValueEvent::new(key, Revision::new(count(revision)?), kind);
     Ok(Some(Change { revision, bytes: value_bytes, event: Some(event) }))
 }
 

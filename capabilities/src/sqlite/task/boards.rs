@@ -20,7 +20,7 @@ pub(super) fn create(
     board: &BoardId,
     new: NewBoard,
 ) -> Fallible<Board> {
-    let NewBoard { label, parent, tasks } = new;
+    let NewBoard { label, parent, tasks, .. } = new;
     let key: Option<i64> = connection
         .prepare_cached(
             "INSERT INTO boards (namespace, conversation, agent, live, last_position, last_revision,
@@ -49,8 +49,8 @@ pub(super) fn create(
         )
     })?;
     let planned = check::size(append(connection, key, tasks, CREATE)?.len());
-    let tasks = BoardStatusCounts { planned, ..BoardStatusCounts::default() };
-    Ok(Board { id: board.clone(), label, parent, tasks })
+    let tasks = BoardStatusCounts::default().with_planned(planned);
+    Ok(Board::new(board.clone(), tasks).with_label(label).with_parent(parent))
 }
 
 /// Adds tasks at the end of a board.

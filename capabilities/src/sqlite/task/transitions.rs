@@ -191,9 +191,9 @@ pub(super) fn claim(
     )?);
     let expires_at = value::timestamp(now_ms.saturating_add(value::millis(lease)))?;
     task.status = TaskStatus::InProgress;
-    task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
+    task.lease = Some(Lease::new(worker.clone(), token, expires_at));
     let task = Found { board, task }.store(connection)?;
-    Ok(Some(Claim { task, token }))
+    Ok(Some(Claim::new(task, token)))
 }
 
 /// Extends a lease from now.
@@ -208,8 +208,8 @@ pub(super) fn renew(
     let mut found = find(connection, namespace, board, id, RENEW)?;
     check_lease(RENEW, &found.task, Some(token))?;
     let expires_at = value::timestamp(now_ms().saturating_add(value::millis(duration)))?;
-    let lease = found.task.lease.take().map(|lease| Lease { expires_at, ..lease });
-    let lease = lease.ok_or_else(|| corrupt(RENEW))?;
+    let mut lease = found.task.lease.take().ok_or_else(|| corrupt(RENEW))?;
+    lease.expires_at = expires_at;
     found.task.lease = Some(lease.clone());
     found.store(connection)?;
     Ok(lease)

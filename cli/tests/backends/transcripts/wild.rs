@@ -25,8 +25,9 @@ fn assert_valid(window: &Value) {
         assert!(open.is_empty() || !results.is_empty(), "{open:?} stay open: {window}");
         for result in results {
             let id = result["call_id"].as_str().unwrap();
-            let at = open.iter().position(|open| open == id).unwrap_or_else(|| panic!("{id}: {window}"));
-            open.remove(at);
+            let at = open.iter().position(|open| open == id);
+            assert!(at.is_some(), "{id} has no open call: {window}");
+            open.remove(at.unwrap_or_default());
         }
         for call in list(message, "tool_calls") {
             let id = call["id"].as_str().unwrap().to_owned();

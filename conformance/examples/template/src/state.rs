@@ -35,7 +35,7 @@ impl Bucket {
         if expires_at.is_some_and(|at| at <= now()) {
             return None;
         }
-        Some(KeyValueEntry { value: value.clone(), revision: change.revision, expires_at: *expires_at })
+        Some(KeyValueEntry::new(value.clone(), change.revision).with_expires_at(*expires_at))
     }
 
     /// Makes a change under the bucket's next revision.
@@ -45,7 +45,7 @@ impl Bucket {
         if let Some(last) = self.keys.insert(key.clone(), self.revision) {
             self.changes.remove(&last);
         }
-        self.changes.insert(self.revision, KeyValueEvent { key: key.clone(), revision, kind });
+        self.changes.insert(self.revision, KeyValueEvent::new(key.clone(), revision, kind));
         revision
     }
 }
@@ -107,7 +107,7 @@ impl State {
         let keys = bucket.keys.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
         keys.filter(|(key, _)| key.as_str().starts_with(prefix))
             .filter_map(|(key, _)| {
-                Some(KeyRevision { key: key.clone(), revision: bucket.get(key)?.revision })
+                Some(KeyRevision::new(key.clone(), bucket.get(key)?.revision))
             })
             .take(limit)
             .collect()
@@ -118,7 +118,7 @@ impl State {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let buckets = self.buckets.range((start, Bound::Unbounded)).map(|(name, bucket)| {
             let keys = bucket.keys.keys().filter(|key| bucket.get(key).is_some()).count();
-            BucketInfo { bucket: name.clone(), keys: keys.try_into().unwrap_or(u64::MAX) }
+            BucketInfo::new(name.clone(), keys.try_into().unwrap_or(u64::MAX))
         });
         buckets.filter(|bucket| bucket.keys > 0).take(limit).collect()
     }

@@ -37,14 +37,7 @@ impl LyingBlobs {
         if options.condition == BlobCondition::Absent && blobs.contains_key(&self.at(key)) {
             return Err(Error::new(ErrorKind::Conflict, "blobs.put", "a blob is there"));
         }
-        let info = BlobInfo {
-            key: key.clone(),
-            size: bytes.len() as u64,
-            etag: ETag::new(VERSION.fetch_add(1, Ordering::Relaxed).to_string())?,
-            content_type: options.content_type,
-            metadata: options.metadata,
-            modified_at: Timestamp::now(),
-        };
+        let info = BlobInfo::new(key.clone(), bytes.len() as u64, ETag::new(VERSION.fetch_add(1, Ordering::Relaxed).to_string())?, Timestamp::now()).with_content_type(options.content_type).with_metadata(options.metadata);
         blobs.insert(self.at(key), (info.clone(), bytes));
         Ok(info)
     }
@@ -82,7 +75,7 @@ impl BlobStore for LyingBlobs {
         let (info, bytes) = self.find("blobs.get", key)?;
         let range = options.range.map_or(Ok(0..info.size), |range| range.resolve(info.size))?;
         let piece = bytes.slice(range.start as usize..range.end as usize);
-        Ok(BlobRead { info, range, bytes: stream::iter([Ok(piece)]).boxed() })
+        Ok(BlobRead::new(info, range, stream::iter([Ok(piece)]).boxed()))
     }
     async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
         Ok(self.find("blobs.head", key)?.0)
@@ -93,22 +86,16 @@ impl BlobStore for LyingBlobs {
             |key: &BlobKey| key.as_str().starts_with(prefix) && after.is_none_or(|after| key > after);
         let blobs = self.blobs();
         let own = blobs.iter().filter(|((namespace, key), _)| *namespace == self.namespace && wanted(key));
-        let entry = |info: &BlobInfo| BlobEntry {
-            key: info.key.clone(),
-            size: info.size,
-            etag: info.etag.clone(),
-            modified_at: info.modified_at,
+        let entry = |info: &BlobInfo| {
+            BlobEntry::new(info.key.clone(), info.size, info.etag.clone(), info.modified_at)
         };
         let entries: Vec<_> = own.map(|(_, (info, _))| Ok(entry(info))).collect();
         Ok(stream::iter(entries).boxed())
     }
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         let (info, bytes) = self.find("blobs.copy", source)?;
-        let options = BlobPutOptions {
-            content_type: info.content_type,
-            metadata: info.metadata,
-            ..BlobPutOptions::default()
-        };
+        let mut options = BlobPutOptions::default().with_all_metadata(info.metadata);
+        options.content_type = info.content_type;
         self.write(target, bytes, options)
     }
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
@@ -122,12 +109,7 @@ impl BlobStore for LyingBlobs {
             return Err(Error::unsupported("blobs.presign", Capability::BlobPresignGet));
         }
         let expires_at = Timestamp::now().saturating_add(request.valid_for);
-        Ok(PresignedUrl {
-            url: format!("lying://{key}"),
-            method: request.method,
-            expires_at,
-            headers: BTreeMap::new(),
-        })
+        Ok(PresignedUrl::new(format!("lying://{key}"), request.method, expires_at))
     }
 }
 
@@ -160,7 +142,7 @@ impl Harness for LyingHarness {
         let blobs = self.kept.clone().or_else(|| last.upgrade()).unwrap_or_default();
         *last = Arc::downgrade(&blobs);
         let store = LyingBlobs { namespace: namespace.clone(), blobs };
-        Ok(StoreSet { blobs: Some(Arc::new(store)), ..StoreSet::default() })
+        Ok(StoreSet::default().with_blobs(Arc::new(store)))
     }
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
         Ok(Some(Arc::new(Self::default())))

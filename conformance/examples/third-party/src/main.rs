@@ -25,7 +25,7 @@ impl Harness for AfternoonHarness {
         let place =
             self.0.get_or_init(|| AfternoonHistory { namespace: namespace.clone(), threads: Arc::default() });
         let history = AfternoonHistory { namespace: namespace.clone(), ..place.clone() };
-        Ok(StoreSet { history: Some(Arc::new(history)), ..StoreSet::default() })
+        Ok(StoreSet::default().with_history(Arc::new(history)))
     }
 }
 

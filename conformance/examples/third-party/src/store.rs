@@ -27,7 +27,7 @@ impl fmt::Debug for AfternoonHistory {
 }
 fn info(thread: &Thread, (last, messages): &Messages) -> ThreadInfo {
     let bytes = messages.iter().map(|stored| stored.message.size_bytes() as u64).sum();
-    ThreadInfo { thread: thread.clone(), messages: messages.len() as u64, bytes, last: Seq::new(*last) }
+    ThreadInfo::new(thread.clone(), messages.len() as u64, bytes, Seq::new(*last))
 }
 
 #[async_trait]
@@ -57,9 +57,9 @@ impl HistoryProvider for AfternoonHistory {
             let first = Seq::new(*last + 1);
             for message in messages {
                 *last += 1;
-                stored.push(StoredMessage { seq: Seq::new(*last), message: Arc::new(message) });
+                stored.push(StoredMessage::new(Seq::new(*last), Arc::new(message)));
             }
-            Appended { first, last: Seq::new(*last) }
+            Appended::new(first, Seq::new(*last))
         })
     }
     async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {

@@ -131,7 +131,9 @@ pub(super) async fn head_equals_the_result_of_the_write(context: Context) -> Cas
     let answer: BlobInfo = a.put(&key, "{}".into(), options).await?;
     expect::equal("the key answered", &answer.key, &key)?;
     let head = b.head(&key).await?;
-    expect::equal("head", &BlobInfo { modified_at: answer.modified_at, ..head.clone() }, &answer)?;
+    let mut same = head.clone();
+    same.modified_at = answer.modified_at;
+    expect::equal("head", &same, &answer)?;
     let read = b.get(&key, BlobGetOptions::default()).await?;
     expect::equal("the result of a read", &read.info, &head)
 }

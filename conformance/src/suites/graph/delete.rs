@@ -23,7 +23,7 @@ pub(super) async fn an_entity_is_deleted_with_its_relationships(context: Context
     let Handles { a, b } = context.graph().await?;
     store_all(&*a, &nodes(&["hub", "a", "b", "c"])?, &edges(&STAR)?).await?;
     let answer = a.delete_entity(&entity_id("hub")?).await?;
-    expect::equal("the answer", &answer, &DeletedEntity { existed: true, relationships: 4 })?;
+    expect::equal("the answer", &answer, &DeletedEntity::new(true, 4))?;
     expect::equal("the entity", &b.get_entities(&[entity_id("hub")?]).await?, &vec![None])?;
     for id in ["r1", "r2", "r3", "r4"] {
         let found = b.get_relationships(&[relationship_id(id)?]).await?;
@@ -31,10 +31,10 @@ pub(super) async fn an_entity_is_deleted_with_its_relationships(context: Context
     }
     graph_is("the remaining data", &*b, &nodes(&["a", "b", "c"])?, &edges(&STAR[4..])?).await?;
     let answer = b.delete_entity(&entity_id("c")?).await?;
-    expect::equal("a loop counts once", &answer, &DeletedEntity { existed: true, relationships: 2 })?;
+    expect::equal("a loop counts once", &answer, &DeletedEntity::new(true, 2))?;
     a.upsert_entities(nodes(&["lone"])?).await?;
     let answer = b.delete_entity(&entity_id("lone")?).await?;
-    expect::equal("an entity alone", &answer, &DeletedEntity { existed: true, relationships: 0 })
+    expect::equal("an entity alone", &answer, &DeletedEntity::new(true, 0))
 }
 
 pub(super) async fn neighbors_of_a_deleted_entity_remain(context: Context) -> CaseResult {
@@ -50,7 +50,7 @@ pub(super) async fn neighbors_of_a_deleted_entity_remain(context: Context) -> Ca
 
 pub(super) async fn deleting_a_missing_entity_reports_it(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
-    let nothing = DeletedEntity { existed: false, relationships: 0 };
+    let nothing = DeletedEntity::new(false, 0);
     expect::equal("in an empty graph", &a.delete_entity(&entity_id("a")?).await?, &nothing)?;
     store_all(&*a, &nodes(&["a", "b"])?, &edges(&[("r", "t", "a", "b")])?).await?;
     for name in ["A", "r", "t", "a ", "%", "c"] {
@@ -86,22 +86,18 @@ pub(super) async fn a_deleted_relationship_leaves_its_entities(context: Context)
 
 pub(super) async fn counts_equal_the_readable_items(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
-    let none = GraphCounts { entities: 0, relationships: 0 };
+    let none = GraphCounts::new(0, 0);
     expect::equal("of an empty graph", &b.count().await?, &none)?;
     store_all(&*a, &nodes(&["hub", "a", "b", "c"])?, &edges(&STAR)?).await?;
-    expect::equal("of all", &b.count().await?, &GraphCounts { entities: 4, relationships: 7 })?;
+    expect::equal("of all", &b.count().await?, &GraphCounts::new(4, 7))?;
     a.upsert_entities(nodes(&["a", "d"])?).await?;
     a.upsert_relationships(edges(&[("r1", "v", "d", "d"), ("r8", "t", "d", "hub")])?).await?;
-    expect::equal("after upserts", &b.count().await?, &GraphCounts { entities: 5, relationships: 8 })?;
+    expect::equal("after upserts", &b.count().await?, &GraphCounts::new(5, 8))?;
     a.delete_relationship(&relationship_id("r6")?).await?;
     a.delete_relationship(&relationship_id("r6")?).await?;
-    expect::equal("after a deletion", &b.count().await?, &GraphCounts { entities: 5, relationships: 7 })?;
+    expect::equal("after a deletion", &b.count().await?, &GraphCounts::new(5, 7))?;
     a.delete_entity(&entity_id("hub")?).await?;
-    expect::equal(
-        "after deleting the hub",
-        &b.count().await?,
-        &GraphCounts { entities: 4, relationships: 3 },
-    )?;
+    expect::equal("after deleting the hub", &b.count().await?, &GraphCounts::new(4, 3))?;
     let counts = a.count().await?;
     let read = (all_entities(&*b).await?.len(), all_relationships(&*b).await?.len());
     let counted = (usize::try_from(counts.entities).ok(), usize::try_from(counts.relationships).ok());

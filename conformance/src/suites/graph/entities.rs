@@ -57,33 +57,29 @@ pub(super) async fn replaced_entities_keep_their_relationships(context: Context)
 pub(super) async fn upserts_count_created_and_replaced(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let report = a.upsert_entities(nodes(&["a", "b", "c"])?).await?;
-    expect::equal("all new", &report, &UpsertReport { created: 3, replaced: 0 })?;
+    expect::equal("all new", &report, &UpsertReport::new(3, 0))?;
     let report = b.upsert_entities(nodes(&["d", "b", "B", "c", "e"])?).await?;
-    expect::equal("some new", &report, &UpsertReport { created: 3, replaced: 2 })?;
+    expect::equal("some new", &report, &UpsertReport::new(3, 2))?;
     let report = a.upsert_entities(nodes(&["a"])?).await?;
-    expect::equal("none new", &report, &UpsertReport { created: 0, replaced: 1 })?;
+    expect::equal("none new", &report, &UpsertReport::new(0, 1))?;
     let some = edges(&[("r1", "t", "a", "b"), ("r2", "t", "a", "b")])?;
-    expect::equal(
-        "relationships",
-        &a.upsert_relationships(some).await?,
-        &UpsertReport { created: 2, replaced: 0 },
-    )?;
+    expect::equal("relationships", &a.upsert_relationships(some).await?, &UpsertReport::new(2, 0))?;
     let more = edges(&[("r0", "t", "a", "b"), ("r2", "u", "b", "a"), ("R1", "t", "a", "b")])?;
-    expect::equal("some new", &b.upsert_relationships(more).await?, &UpsertReport { created: 2, replaced: 1 })
+    expect::equal("some new", &b.upsert_relationships(more).await?, &UpsertReport::new(2, 1))
 }
 
 pub(super) async fn a_full_batch_is_stored_completely(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let entities = (0..1_000).map(|number| node(&format!("n{number:04}"))).collect::<CaseResult<Vec<_>>>()?;
     let report = a.upsert_entities(entities.clone()).await?;
-    expect::equal("entities", &report, &UpsertReport { created: 1_000, replaced: 0 })?;
+    expect::equal("entities", &report, &UpsertReport::new(1_000, 0))?;
     let ring = |number: usize| {
         let (source, target) = (format!("n{number:04}"), format!("n{:04}", (number + 1) % 1_000));
         edge(&format!("r{number:04}"), "next", &source, &target)
     };
     let relationships = (0..1_000).map(ring).collect::<CaseResult<Vec<_>>>()?;
     let report = a.upsert_relationships(relationships.clone()).await?;
-    expect::equal("relationships", &report, &UpsertReport { created: 1_000, replaced: 0 })?;
+    expect::equal("relationships", &report, &UpsertReport::new(1_000, 0))?;
     graph_is("all of both batches", &*b, &entities, &relationships).await
 }
 

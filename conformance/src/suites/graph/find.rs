@@ -14,7 +14,7 @@ use crate::expect;
 use crate::suites::vectors::filter_table;
 
 fn of_type(kind: Option<&str>, filter: Option<Filter>) -> CaseResult<EntityQuery> {
-    Ok(EntityQuery { entity_type: kind.map(EntityType::new).transpose()?, filter })
+    Ok(EntityQuery::default().with_type(kind.map(EntityType::new).transpose()?).with_filter(filter))
 }
 
 pub(super) async fn entities_are_found_by_type_and_properties(context: Context) -> CaseResult {
@@ -87,7 +87,7 @@ async fn entities_of_follow(
     let entity = |(id, properties): &(String, Metadata)| typed(id, "node", properties.clone());
     store_all(&*a, &stored.iter().map(entity).collect::<CaseResult<Vec<_>>>()?, &[]).await?;
     for filter in filters {
-        let query = EntityQuery { filter: Some(filter.clone()), ..EntityQuery::default() };
+        let query = EntityQuery::default().with_filter(filter.clone());
         let found = b.find_entities(&query, PageRequest::default()).await?.items;
         compare(&filter, &found.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), &stored)?;
     }
@@ -127,7 +127,7 @@ pub(super) async fn relationship_filters_follow_the_same_table(context: Context)
     let table = [filter_table::equality(), filter_table::order(), filter_table::paths()].concat();
     let table = table.into_iter().step_by(2);
     for filter in table.chain(filter_table::groups()) {
-        let query = RelationshipQuery { filter: Some(filter.clone()), ..RelationshipQuery::default() };
+        let query = RelationshipQuery::default().with_filter(filter.clone());
         let found = b.find_relationships(&query, PageRequest::default()).await?.items;
         compare(&filter, &found.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), &stored)?;
     }
@@ -155,12 +155,11 @@ pub(super) async fn relationships_satisfy_every_part_given(context: Context) -> 
         for source in ends {
             for target in ends {
                 for filter in [None, Some(Filter::eq("number", 1)), Some(Filter::eq("number", true))] {
-                    let query = RelationshipQuery {
-                        relationship_type: kind.map(relationship_type).transpose()?,
-                        source: source.map(entity_id).transpose()?,
-                        target: target.map(entity_id).transpose()?,
-                        filter,
-                    };
+                    let query = RelationshipQuery::default()
+                        .with_type(kind.map(relationship_type).transpose()?)
+                        .with_source(source.map(entity_id).transpose()?)
+                        .with_target(target.map(entity_id).transpose()?)
+                        .with_filter(filter);
                     let expected: Vec<_> = all.iter().filter(|one| fits(&query, one)).cloned().collect();
                     let found = find_relationships(&*b, &query, 10_000).await?;
                     expect::equal(&format!("{query:?}"), &found, &expected)?;
@@ -248,8 +247,8 @@ pub(super) async fn paging_returns_each_relationship_once(context: Context) -> C
     }
     store_all(&*a, &nodes(&["a", "b"])?, &all).await?;
     all.sort_by(|left, right| left.id.cmp(&right.id));
-    let from_a = RelationshipQuery { source: entity_ids(&["a"])?.pop(), ..RelationshipQuery::default() };
-    let of_u = RelationshipQuery { relationship_type: Some(relationship_type("u")?), ..from_a.clone() };
+    let from_a = RelationshipQuery::default().with_source(entity_ids(&["a"])?.pop());
+    let of_u = from_a.clone().with_type(relationship_type("u")?);
     for (query, count) in [RelationshipQuery::default(), from_a, of_u].iter().zip([40, 30, 20]) {
         let expected: Vec<_> = all.iter().filter(|one| fits(query, one)).cloned().collect();
         expect::equal("the case's own count", &expected.len(), &count)?;

@@ -90,7 +90,7 @@ pub(super) async fn types_are_distinct(context: Context) -> CaseResult {
     }
     store_all(&*a, &entities, &relationships).await?;
     for (number, name) in names.iter().enumerate() {
-        let query = EntityQuery { entity_type: Some(EntityType::new(name)?), filter: None };
+        let query = EntityQuery::default().with_type(EntityType::new(name)?);
         let found = find_entities(&*b, &query, 100).await?;
         expect::equal(
             &format!("entities of the type {name:?}"),
@@ -98,8 +98,7 @@ pub(super) async fn types_are_distinct(context: Context) -> CaseResult {
             &vec![entities[number + 1].clone()],
         )?;
         let kind = relationship_type(name)?;
-        let query =
-            RelationshipQuery { relationship_type: Some(kind.clone()), ..RelationshipQuery::default() };
+        let query = RelationshipQuery::default().with_type(kind.clone());
         let found = find_relationships(&*b, &query, 100).await?;
         let expected = vec![relationships[number].clone()];
         expect::equal(&format!("relationships of the type {name:?}"), &found, &expected)?;
@@ -124,11 +123,8 @@ pub(super) async fn source_and_target_do_not_merge(context: Context) -> CaseResu
     store_all(&*a, &[], &relationships).await?;
     for gone in [false, true] {
         for (number, one) in relationships.iter().enumerate() {
-            let query = RelationshipQuery {
-                source: Some(one.source.clone()),
-                target: Some(one.target.clone()),
-                ..RelationshipQuery::default()
-            };
+            let query =
+                RelationshipQuery::default().with_source(one.source.clone()).with_target(one.target.clone());
             let expected = if gone && number % 2 == 0 { Vec::new() } else { vec![one.clone()] };
             let what = format!("from {} to {}", one.source, one.target);
             expect::equal(&what, &find_relationships(&*b, &query, 10).await?, &expected)?;
@@ -150,7 +146,7 @@ pub(super) async fn property_keys_are_distinct(context: Context) -> CaseResult {
     store_all(&*a, &entities, &[]).await?;
     for (name, own) in names.iter().zip(&entities) {
         for filter in [Filter::exists(name.clone()), Filter::eq(name.clone(), name.clone())] {
-            let query = EntityQuery { entity_type: None, filter: Some(filter) };
+            let query = EntityQuery::default().with_filter(filter);
             let found = find_entities(&*b, &query, 100).await?;
             expect::equal(&format!("found by {name:?}"), &found, &vec![own.clone()])?;
         }
@@ -190,7 +186,7 @@ pub(super) async fn property_texts_are_data(context: Context) -> CaseResult {
     store_all(&*a, &entities, &loops).await?;
     graph_is("read back", &*b, &entities, &loops).await?;
     for (text, own) in texts.iter().zip(&entities) {
-        let query = EntityQuery { entity_type: None, filter: Some(Filter::eq("text", text.clone())) };
+        let query = EntityQuery::default().with_filter(Filter::eq("text", text.clone()));
         let found = find_entities(&*b, &query, 100).await?;
         expect::equal(&format!("found by {text:?}"), &found, &vec![own.clone()])?;
     }

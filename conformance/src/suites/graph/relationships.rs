@@ -74,7 +74,7 @@ pub(super) async fn relationships_are_replaced_completely(context: Context) -> C
         let reached = b.neighbors(&entity_id(start)?, &NeighborQuery::depth(3)).await?;
         expect::equal(&format!("the walk from {start}"), &outline(&reached), &expected)?;
     }
-    let at_old_end = RelationshipQuery { source: Some(entity_id("a")?), ..RelationshipQuery::default() };
+    let at_old_end = RelationshipQuery::default().with_source(entity_id("a")?);
     expect::equal(
         "from the old end",
         &find_relationships(&*b, &at_old_end, 10).await?,
@@ -94,7 +94,7 @@ pub(super) async fn an_entity_may_relate_to_itself(context: Context) -> CaseResu
     store_all(&*a, &entities, &relationships).await?;
     graph_is("with loops", &*b, &entities, &relationships).await?;
     let itself = Some(entity_id("a")?);
-    let query = RelationshipQuery { source: itself.clone(), target: itself, ..RelationshipQuery::default() };
+    let query = RelationshipQuery::default().with_source(itself.clone()).with_target(itself);
     let mut loops = relationships[..2].to_vec();
     loops.reverse();
     expect::equal("the loops", &find_relationships(&*b, &query, 10).await?, &loops)

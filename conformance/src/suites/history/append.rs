@@ -18,12 +18,10 @@ fn varied() -> CaseResult<Vec<ChatMessage>> {
     let call =
         ToolCall::new("call 1", "weather", "{\"city\": \"Oslo\",\r\n \"n\": 1e16, \"n\": -0.0} not JSON");
     let failed = ToolResult::error("call\u{1f980}", "\u{0}\u{1}\u{7f}\u{feff} e\u{301} \u{e9} \u{10ffff}");
-    let blob = BlobRef {
-        key: BlobKey::new("reports/Ä b%20.png")?,
-        content_type: Some("image/png".to_owned()),
-        size_bytes: Some(u64::from(u32::MAX) + 1),
-    };
-    let bare_blob = BlobRef { key: BlobKey::new("x")?, content_type: None, size_bytes: None };
+    let blob = BlobRef::new(BlobKey::new("reports/Ä b%20.png")?)
+        .with_content_type("image/png".to_owned())
+        .with_size_bytes(u64::from(u32::MAX) + 1);
+    let bare_blob = BlobRef::new(BlobKey::new("x")?);
     let metadata = Metadata::new()
         .with(
             "nested",

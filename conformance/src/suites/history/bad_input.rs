@@ -149,14 +149,13 @@ fn parts() -> Vec<Bad> {
         bad("too_many_blobs", "message.blobs", PARTS, |s, t| {
             let Ok(key) = BlobKey::new("k") else { return made::<()>(Ok(())) };
             let mut message = ChatMessage::user("");
-            message.blobs =
-                vec![BlobRef { key, content_type: None, size_bytes: None }; MESSAGE_PARTS_MAX + 1];
+            message.blobs = vec![BlobRef::new(key); MESSAGE_PARTS_MAX + 1];
             one(s, t, message)
         }),
         bad("a_content_type_too_long", "message.blobs.content_type", Some(CONTENT_TYPE_BYTES_MAX), |s, t| {
             let Ok(key) = BlobKey::new("k") else { return made::<()>(Ok(())) };
             let content_type = Some(x(CONTENT_TYPE_BYTES_MAX + 1));
-            one(s, t, ChatMessage::user("").with_blob(BlobRef { key, content_type, size_bytes: None }))
+            one(s, t, ChatMessage::user("").with_blob(BlobRef::new(key).with_content_type(content_type)))
         }),
         bad("an_empty_call_id", "message.tool_calls.id", Some(1), |s, t| {
             one(s, t, ChatMessage::assistant("").with_tool_call(ToolCall::new("", "t", "{}")))

@@ -36,7 +36,7 @@ pub(super) async fn concurrent_batches_neither_interleave_nor_get_lost(context: 
     expect::equal("the other handle's view", &all(&*stores.b, &thread).await?, &stored)?;
     let by_seq: BTreeMap<i64, &str> = seqs(&stored).into_iter().zip(texts(&stored)).collect();
     let mut written = 0;
-    for (prefix, count, Appended { first, last }) in answers.into_iter().flatten() {
+    for (prefix, count, Appended { first, last, .. }) in answers.into_iter().flatten() {
         let got: Vec<_> =
             by_seq.range(first.get()..=last.get()).map(|(_, text)| (*text).to_owned()).collect();
         let expected: Vec<_> = (1..=count).map(|number| format!("{prefix}{number}")).collect();

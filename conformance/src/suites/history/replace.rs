@@ -36,7 +36,7 @@ pub(super) async fn the_replacement_becomes_the_beginning(context: Context) -> C
     }
     let replacement = Replacement::new(Seq::new(6), summary.clone()).with_seen(Seq::new(10));
     let replaced = stores.a.replace(&thread, replacement).await?;
-    expect::equal("the answer", &replaced, &Replaced { removed: 6, seq: Seq::new(11) })?;
+    expect::equal("the answer", &replaced, &Replaced::new(6, Seq::new(11)))?;
     let stored = all(&*stores.b, &thread).await?;
     expect::equal("the texts", &texts(&stored), &vec!["s1", "s2", "m7", "m8", "m9", "m10"])?;
     expect::equal("the numbers", &seqs(&stored), &vec![5, 6, 7, 8, 9, 10])?;
@@ -194,7 +194,7 @@ pub(super) async fn an_empty_replacement_only_removes(context: Context) -> CaseR
     let thread = thread("empty")?;
     append(&*stores.a, &thread, numbered("m", 5)).await?;
     let replaced = replace_now(&*stores.a, &thread, Seq::new(2), &[]).await?;
-    expect::equal("the answer", &replaced, &Replaced { removed: 2, seq: Seq::new(6) })?;
+    expect::equal("the answer", &replaced, &Replaced::new(2, Seq::new(6)))?;
     let stored = all(&*stores.b, &thread).await?;
     expect::equal("the numbers", &seqs(&stored), &vec![3, 4, 5])?;
     let replaced = replace_now(&*stores.b, &thread, Seq::new(5), &[]).await?;
@@ -234,7 +234,7 @@ pub(super) async fn an_empty_thread_accepts_a_replacement_at_0(context: Context)
     let thread = thread("fresh")?;
     let replacement = Replacement::new(Seq::ZERO, messages(&["a", "b", "c"]));
     let replaced = stores.a.replace(&thread, replacement).await?;
-    expect::equal("the answer", &replaced, &Replaced { removed: 0, seq: Seq::new(1) })?;
+    expect::equal("the answer", &replaced, &Replaced::new(0, Seq::new(1)))?;
     let stored = all(&*stores.b, &thread).await?;
     expect::equal("the texts", &texts(&stored), &vec!["a", "b", "c"])?;
     expect::equal("the numbers", &seqs(&stored), &vec![-2, -1, 0])?;

@@ -89,7 +89,7 @@ pub(super) async fn an_appended_message_carries_the_size_of_the_thread(context: 
         for (seq, message) in (1..).zip(&written) {
             size += bytes(std::slice::from_ref(message))?;
             let kind = HistoryEventKind::Appended { message: Arc::new(message.clone()), thread_bytes: size };
-            let expected = HistoryEvent { seq: Seq::new(seq), kind };
+            let expected = HistoryEvent::new(Seq::new(seq), kind);
             expect::equal("the event", &next(events, "Appended").await?, &expected)?;
         }
     }
@@ -156,7 +156,7 @@ pub(super) async fn the_clear_of_a_run_is_an_event_that_names_the_run(context: C
     stores.a.clear_run(&thread, &run).await?;
     let mut late = stores.b.subscribe(&thread, Seq::new(4)).await?;
     let kind = HistoryEventKind::RunCleared { run: run.clone(), removed: 2 };
-    let expected = HistoryEvent { seq: Seq::new(5), kind };
+    let expected = HistoryEvent::new(Seq::new(5), kind);
     expect::equal("the live event", &next(&mut live, "RunCleared").await?, &expected)?;
     expect::equal("the event of the backlog", &next(&mut late, "RunCleared").await?, &expected)
 }

@@ -197,7 +197,7 @@ pub(super) async fn expired_keys_are_not_counted(context: Context) -> CaseResult
     expired(&stores, &brief).await?;
     expired(&stores, &mixed).await?;
     let found = buckets(&*stores.b, 10).await?;
-    expect::equal("the buckets", &found, &vec![larder_kernel::BucketInfo { bucket: mixed, keys: 1 }])
+    expect::equal("the buckets", &found, &vec![larder_kernel::BucketInfo::new(mixed, 1)])
 }
 
 pub(super) async fn an_expiry_creates_no_event(context: Context) -> CaseResult {

@@ -28,13 +28,13 @@ pub(super) async fn events_carry_what_was_written(context: Context) -> CaseResul
     for (name, value) in [("raw", raw), ("empty", Bytes::new()), ("é", bytes("text"))] {
         let revision = a.set(&bucket, &key(name)?, value.clone()).await?;
         let kind = KeyValueEventKind::Put { value, expires_at: None };
-        expected.push(KeyValueEvent { key: key(name)?, revision, kind });
+        expected.push(KeyValueEvent::new(key(name)?, revision, kind));
     }
     let revision = set_for(&*a, &bucket, "brief", Duration::from_secs(3600)).await?;
     let expires_at = read(&*b, &bucket, "brief").await?.expires_at;
     expect::that(expires_at.is_some(), "the instant of expiry", expires_at)?;
     let kind = KeyValueEventKind::Put { value: bytes("brief"), expires_at };
-    expected.push(KeyValueEvent { key: key("brief")?, revision, kind });
+    expected.push(KeyValueEvent::new(key("brief")?, revision, kind));
     expect::equal("the live events", &events_until(&mut live, revision).await?, &expected)?;
     let mut backlog = a.watch(&bucket, "", Revision::ZERO).await?;
     expect::equal("the backlog", &events_until(&mut backlog, revision).await?, &expected)?;
@@ -87,7 +87,7 @@ async fn agrees(store: &dyn KeyValueStore, bucket: &BucketName, seen: Vec<KeyVal
         let event = expect::some(&format!("an event of {:?}", item.key), latest.remove(&item.key))?;
         let entry = read(store, bucket, item.key.as_str()).await?;
         let kind = KeyValueEventKind::Put { value: entry.value, expires_at: entry.expires_at };
-        let now = KeyValueEvent { key: item.key, revision: entry.revision, kind };
+        let now = KeyValueEvent::new(item.key, entry.revision, kind);
         expect::equal("the last event of the key", &event, &now)?;
     }
     for event in latest.into_values() {
@@ -248,5 +248,5 @@ pub(super) async fn only_changes_of_the_bucket_are_delivered(context: Context) -
     let revision = set(&*a, &watched, "key", "2").await?;
     let event = next(&mut events, "of the bucket").await?;
     let kind = KeyValueEventKind::Put { value: bytes("2"), expires_at: None };
-    expect::equal("the event", &event, &KeyValueEvent { key: key("key")?, revision, kind })
+    expect::equal("the event", &event, &KeyValueEvent::new(key("key")?, revision, kind))
 }

@@ -13,11 +13,11 @@ use crate::context::{Context, Handles};
 use crate::expect;
 
 fn put(name: &str, text: &str, revision: Revision) -> CaseResult<KeyValueEvent> {
-    Ok(KeyValueEvent {
-        key: key(name)?,
+    Ok(KeyValueEvent::new(
+        key(name)?,
         revision,
-        kind: KeyValueEventKind::Put { value: bytes(text), expires_at: None },
-    })
+        KeyValueEventKind::Put { value: bytes(text), expires_at: None },
+    ))
 }
 
 /// Returns the last event of each key, in the order of revisions.

@@ -115,10 +115,10 @@ fn make_parts() -> Vec<BadMessage> {
     all.push(("257 results".to_owned(), "message.tool_results", most, results));
     if let Ok(key) = BlobKey::new("k") {
         let mut blobs = plain();
-        let blob = BlobRef { key, content_type: None, size_bytes: None };
+        let blob = BlobRef::new(key);
         blobs.blobs = vec![blob.clone(); MESSAGE_PARTS_MAX + 1];
         all.push(("257 blobs".to_owned(), "message.blobs", most, blobs));
-        let long = BlobRef { content_type: Some("t".repeat(CONTENT_TYPE_BYTES_MAX + 1)), ..blob };
+        let long = blob.with_content_type("t".repeat(CONTENT_TYPE_BYTES_MAX + 1));
         let field = "message.blobs.content_type";
         all.push((
             "a long content type".to_owned(),
@@ -220,7 +220,7 @@ fn lists() -> Vec<Refusal> {
                     Box::pin(async move {
                         let agent = agent.map(AgentId::new).transpose()?;
                         let after = after.map(|session| Thread::new("agent kept", session)).transpose()?;
-                        let page = PageRequest { after, limit: count };
+                        let page = PageRequest::first(count).with_after(after);
                         served(stores.history.as_ref())?.list_threads(agent.as_ref(), page).await.map(drop)
                     })
                 }));

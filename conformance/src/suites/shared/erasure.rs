@@ -87,7 +87,7 @@ async fn live(stores: &StoreSet, contract: Contract, text: &str) -> CaseResult {
         Contract::Graph => {
             let entity = Entity::new(EntityId::new("e")?, EntityType::new(text)?);
             let report = served(stores.graph.as_deref())?.upsert_entities(vec![entity]).await?;
-            expect::equal("the entity", &report, &UpsertReport { created: 1, replaced: 0 })
+            expect::equal("the entity", &report, &UpsertReport::new(1, 0))
         }
         Contract::Blobs => {
             let store = served(stores.blobs.as_deref())?;

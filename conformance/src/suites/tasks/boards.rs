@@ -14,7 +14,7 @@ use crate::context::{Context, Handles};
 use crate::expect;
 
 fn planned(count: u64) -> BoardStatusCounts {
-    BoardStatusCounts { planned: count, ..BoardStatusCounts::default() }
+    BoardStatusCounts::default().with_planned(count)
 }
 
 pub(super) async fn a_board_reads_back_with_its_tasks(context: Context) -> CaseResult {
@@ -54,7 +54,8 @@ pub(super) async fn a_board_may_have_no_tasks(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     for (agent, label) in [("plain", None), ("empty", Some(String::new()))] {
         let board = board("talk", agent)?;
-        let asked = NewBoard { label: label.clone(), ..NewBoard::default() };
+        let mut asked = NewBoard::default();
+        asked.label.clone_from(&label);
         let made = a.create_task_list(&board, asked).await?;
         let read = read_board(&*b, &board).await?;
         expect::equal("the board read", &read, &made)?;

@@ -19,6 +19,7 @@ const fn in_table(from: TaskStatus) -> &'static [TaskStatus] {
         Blocked => &[Planned, InProgress, Failed, Abandoned],
         Failed => &[Abandoned],
         Succeeded | Abandoned => &[],
+        _ => unreachable!(),
     }
 }
 

@@ -135,7 +135,7 @@ async fn collections(store: &dyn VectorStore, limit: usize) -> CaseResult<Vec<Co
 }
 
 fn info(name: &str, dimensions: usize, documents: u64) -> CaseResult<CollectionInfo> {
-    Ok(CollectionInfo { collection: CollectionName::new(name)?, dimensions, documents })
+    Ok(CollectionInfo::new(CollectionName::new(name)?, dimensions, documents))
 }
 
 pub(super) async fn collections_are_listed_with_dimension_and_count(context: Context) -> CaseResult {

@@ -80,7 +80,7 @@ pub(super) async fn if_absent_keeps_existing_documents(context: Context) -> Case
         again.push(one);
     }
     let report = a.put(&notes, again.clone(), PutMode::IfAbsent).await?;
-    let expected = PutReport { written: ids(&["e", "c", "a"])?, ignored: ids(&["d", "b"])? };
+    let expected = PutReport::new(ids(&["e", "c", "a"])?, ids(&["d", "b"])?);
     expect::equal("the report, in the order given", &report, &expected)?;
     let kept = [again[4].clone(), old[0].clone(), again[2].clone(), old[1].clone(), again[0].clone()];
     same_documents("after the put", &list_all(&*b, &notes, 100).await?, &kept)?;
@@ -99,7 +99,7 @@ pub(super) async fn upsert_replaces_completely(context: Context) -> CaseResult {
     first.content = String::new();
     let second = document("c", &[1.0, 1.0])?;
     let report = a.put(&notes, vec![second.clone(), first.clone()], PutMode::Upsert).await?;
-    let expected = PutReport { written: ids(&["c", "a"])?, ignored: Vec::new() };
+    let expected = PutReport::new(ids(&["c", "a"])?, Vec::new());
     expect::equal("the report, in the order given", &report, &expected)?;
     same_documents("after the upsert", &list_all(&*b, &notes, 10).await?, &[first, old[1].clone(), second])?;
     let bare = document("b", &[2.0, 2.0])?;

@@ -33,7 +33,7 @@ enum Defect {
 fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let wrong = Wrong { inner: Arc::new(InMemoryBlobStore::open(place, namespace)), defect };
-        StoreSet { blobs: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_blobs(Arc::new(wrong))
     })
 }
 
@@ -87,8 +87,9 @@ wrong! {
             if self.defect == Defect::TagOfAnother {
                 let info = self.inner.head(key).await?;
                 pause().await;
-                let read = self.inner.get(key, options).await?;
-                return Ok(BlobRead { info, ..read });
+                let mut read = self.inner.get(key, options).await?;
+                read.info = info;
+                return Ok(read);
             }
             self.inner.get(key, options).await
         }

@@ -39,7 +39,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let inner = Arc::new(InMemoryKeyValueStore::open(place, namespace));
         let wrong = Wrong { inner, defect, cache: Mutex::default() };
-        StoreSet { key_value: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_key_value(Arc::new(wrong))
     })
 }
 

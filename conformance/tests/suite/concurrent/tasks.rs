@@ -32,7 +32,7 @@ enum Defect {
 fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let wrong = Wrong { inner: InMemoryTaskStore::open(place, namespace), defect };
-        StoreSet { tasks: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_tasks(Arc::new(wrong))
     })
 }
 
@@ -61,7 +61,7 @@ wrong! {
             if let Some(free) = free.first() {
                 let now = self.inner.get_task(board, &free.id).await?;
                 if let Some(Lease { token, .. }) = now.as_ref().and_then(|task| task.lease.clone()) {
-                    return Ok(now.map(|task| Claim { task, token }));
+                    return Ok(now.map(|task| Claim::new(task, token)));
                 }
             }
             self.inner.claim(board, worker, lease).await

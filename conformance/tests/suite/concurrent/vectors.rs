@@ -28,7 +28,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let inner = InMemoryVectorStore::open(place, namespace);
         let wrong = Wrong { inner, defect, index: Mutex::default() };
-        StoreSet { vectors: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_vectors(Arc::new(wrong))
     })
 }
 

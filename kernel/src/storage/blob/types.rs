@@ -71,6 +71,7 @@ pub type UserMetadata = BTreeMap<String, String>;
 
 /// The condition of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum BlobCondition {
     /// The write is unconditional.
     #[default]
@@ -83,6 +84,7 @@ pub enum BlobCondition {
 
 /// Options of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct BlobPutOptions {
     /// The condition of the write.
     pub condition: BlobCondition,
@@ -111,6 +113,13 @@ impl BlobPutOptions {
     #[must_use]
     pub fn with_metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets all metadata names and values.
+    #[must_use]
+    pub fn with_all_metadata(mut self, metadata: UserMetadata) -> Self {
+        self.metadata = metadata;
         self
     }
 }
@@ -158,6 +167,7 @@ impl ByteRange {
 
 /// Options of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct BlobGetOptions {
     /// The bytes to read; `None` reads all.
     pub range: Option<ByteRange>,
@@ -166,14 +176,15 @@ pub struct BlobGetOptions {
 impl BlobGetOptions {
     /// Selects a part of the blob to read.
     #[must_use]
-    pub fn with_range(mut self, range: ByteRange) -> Self {
-        self.range = Some(range);
+    pub fn with_range(mut self, range: impl Into<Option<ByteRange>>) -> Self {
+        self.range = range.into();
         self
     }
 }
 
 /// The properties of a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BlobInfo {
     /// The key.
     pub key: BlobKey,
@@ -191,8 +202,31 @@ pub struct BlobInfo {
     pub modified_at: Timestamp,
 }
 
+impl BlobInfo {
+    /// Creates the properties of a blob without a media type and without metadata.
+    #[must_use]
+    pub fn new(key: BlobKey, size: u64, etag: ETag, modified_at: Timestamp) -> Self {
+        Self { key, size, etag, modified_at, content_type: None, metadata: UserMetadata::new() }
+    }
+
+    /// Sets the media type.
+    #[must_use]
+    pub fn with_content_type(mut self, content_type: impl Into<Option<String>>) -> Self {
+        self.content_type = content_type.into();
+        self
+    }
+
+    /// Sets the metadata that the writer attached.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: UserMetadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+}
+
 /// A blob in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BlobEntry {
     /// The key.
     pub key: BlobKey,
@@ -204,7 +238,16 @@ pub struct BlobEntry {
     pub modified_at: Timestamp,
 }
 
+impl BlobEntry {
+    /// Creates an item of a listing.
+    #[must_use]
+    pub fn new(key: BlobKey, size: u64, etag: ETag, modified_at: Timestamp) -> Self {
+        Self { key, size, etag, modified_at }
+    }
+}
+
 /// A blob that is being read.
+#[non_exhaustive]
 pub struct BlobRead {
     /// The properties of the blob.
     pub info: BlobInfo,
@@ -212,6 +255,14 @@ pub struct BlobRead {
     pub range: Range<u64>,
     /// The bytes.
     pub bytes: BlobBytes,
+}
+
+impl BlobRead {
+    /// Creates a read of the bytes in `range`.
+    #[must_use]
+    pub fn new(info: BlobInfo, range: Range<u64>, bytes: BlobBytes) -> Self {
+        Self { info, range, bytes }
+    }
 }
 
 impl fmt::Debug for BlobRead {
@@ -223,6 +274,7 @@ impl fmt::Debug for BlobRead {
 /// The operation that a presigned URL allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
+#[non_exhaustive]
 pub enum PresignMethod {
     /// Reading the blob. Needs the capability `blob-presign-get`.
     Get,
@@ -232,6 +284,7 @@ pub enum PresignMethod {
 
 /// A request for a presigned URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PresignRequest {
     /// The operation to allow.
     pub method: PresignMethod,
@@ -265,6 +318,7 @@ impl PresignRequest {
 /// A URL that allows one operation for a limited time. Possession of the URL grants this right, so its
 /// `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PresignedUrl {
     /// The URL.
     pub url: String,
@@ -275,6 +329,21 @@ pub struct PresignedUrl {
     /// The headers that the request must contain.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+}
+
+impl PresignedUrl {
+    /// Creates a URL that needs no headers.
+    #[must_use]
+    pub fn new(url: impl Into<String>, method: PresignMethod, expires_at: Timestamp) -> Self {
+        Self { url: url.into(), method, expires_at, headers: BTreeMap::new() }
+    }
+
+    /// Sets the headers that the request must contain.
+    #[must_use]
+    pub fn with_headers(mut self, headers: BTreeMap<String, String>) -> Self {
+        self.headers = headers;
+        self
+    }
 }
 
 impl fmt::Debug for PresignedUrl {

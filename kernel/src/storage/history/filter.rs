@@ -11,6 +11,7 @@ use crate::message::ChatMessage;
 /// A selector of messages by author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum MessageSelector {
     /// The agent with this id.
     Agent(AgentId),
@@ -179,6 +180,7 @@ impl MessageFilter {
 /// [`MessageFilter::terms`] creates a value that is equivalent to the whole filter. If the lists name the
 /// thread's agent, they also contain the empty text, because messages without an author belong to that agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuthorTerms {
     /// If set, only messages that match this set are kept.
     pub include: Option<AuthorSet>,
@@ -188,6 +190,7 @@ pub struct AuthorTerms {
 
 /// A set of authors and roles. A message matches if it has one of the authors or one of the roles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuthorSet {
     /// The ids of authors. The empty text matches messages without an author.
     pub agents: Vec<String>,

@@ -14,6 +14,7 @@ const PUT: &str = "vectors.put";
 
 /// A checked document that has its embedding.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct PreparedDocument {
     /// The id.
     pub id: DocumentId,

@@ -134,6 +134,7 @@ impl From<Embedding> for Vec<f32> {
 
 /// A text with its embedding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Document {
     /// The id in the collection.
     pub id: DocumentId,
@@ -157,8 +158,8 @@ impl Document {
 
     /// Sets the embedding.
     #[must_use]
-    pub fn with_embedding(mut self, embedding: Embedding) -> Self {
-        self.embedding = Some(embedding);
+    pub fn with_embedding(mut self, embedding: impl Into<Option<Embedding>>) -> Self {
+        self.embedding = embedding.into();
         self
     }
 
@@ -173,6 +174,7 @@ impl Document {
 /// The handling of existing ids in a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PutMode {
     /// Leaves existing documents unchanged.
     IfAbsent,
@@ -182,6 +184,7 @@ pub enum PutMode {
 
 /// The result of a put, in the order of the documents given.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PutReport {
     /// The ids of the written documents.
     pub written: Vec<DocumentId>,
@@ -189,11 +192,20 @@ pub struct PutReport {
     pub ignored: Vec<DocumentId>,
 }
 
+impl PutReport {
+    /// Creates the result of a put.
+    #[must_use]
+    pub fn new(written: Vec<DocumentId>, ignored: Vec<DocumentId>) -> Self {
+        Self { written, ignored }
+    }
+}
+
 /// The default number of hits of a search.
 pub const SEARCH_LIMIT_DEFAULT: usize = 5;
 
 /// A search request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SearchRequest {
     /// The query.
     pub embedding: Embedding,
@@ -223,8 +235,8 @@ impl SearchRequest {
 
     /// Sets the filter that hits must match.
     #[must_use]
-    pub fn with_filter(mut self, filter: Filter) -> Self {
-        self.filter = Some(filter);
+    pub fn with_filter(mut self, filter: impl Into<Option<Filter>>) -> Self {
+        self.filter = filter.into();
         self
     }
 
@@ -238,6 +250,7 @@ impl SearchRequest {
 
 /// A hit of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SearchHit {
     /// The document's id.
     pub id: DocumentId,
@@ -250,8 +263,24 @@ pub struct SearchHit {
     pub metadata: Metadata,
 }
 
+impl SearchHit {
+    /// Creates a hit without metadata.
+    #[must_use]
+    pub fn new(id: DocumentId, score: f32, content: impl Into<String>) -> Self {
+        Self { id, score, content: content.into(), metadata: Metadata::new() }
+    }
+
+    /// Sets the metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+}
+
 /// A collection in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CollectionInfo {
     /// The collection.
     pub collection: CollectionName,
@@ -259,4 +288,12 @@ pub struct CollectionInfo {
     pub dimensions: usize,
     /// The number of documents.
     pub documents: u64,
+}
+
+impl CollectionInfo {
+    /// Creates an item of a listing.
+    #[must_use]
+    pub fn new(collection: CollectionName, dimensions: usize, documents: u64) -> Self {
+        Self { collection, dimensions, documents }
+    }
 }

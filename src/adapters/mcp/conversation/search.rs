@@ -143,7 +143,7 @@ impl Search<'_> {
         let (mut listed, mut ended, mut looked_at) = (VecDeque::new(), false, 0);
         loop {
             if listed.is_empty() && !ended {
-                let page = PageRequest { after: last.clone(), limit: THREADS_STEP };
+                let page = PageRequest::first(THREADS_STEP).with_after(last.clone());
                 let page = self.history.list_threads(agent, page).await?;
                 ended = page.next.is_none();
                 listed.extend(page.items.into_iter().map(|info| info.thread));

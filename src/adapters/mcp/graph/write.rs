@@ -233,7 +233,7 @@ pub(crate) async fn delete_entity(shared: Arc<Shared>, input: EntityIdInput) -> 
     let id = EntityId::new(&input.entity)?;
     let graph = shared.stores.graph()?;
     let _alone = shared.entities.lock().await;
-    let DeletedEntity { existed, relationships } = graph.delete_entity(&id).await?;
+    let DeletedEntity { existed, relationships, .. } = graph.delete_entity(&id).await?;
     Ok(DeletedEntityOutput { existed, relationships })
 }
 

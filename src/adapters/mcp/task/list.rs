@@ -66,7 +66,7 @@ pub(crate) async fn tasks(
     let (mut tasks, mut room, mut after) = (Vec::new(), Room::new(), request.after);
     loop {
         let step = TASKS_STEP.min(request.limit - tasks.len());
-        let found = store.list_tasks(board, query, PageRequest { after, limit: step }).await?;
+        let found = store.list_tasks(board, query, PageRequest::first(step).with_after(after)).await?;
         for task in found.items {
             let position = task.position;
             let view = TaskView::from(task);

@@ -55,14 +55,8 @@ pub(crate) async fn an_existing_summary_is_in_front_and_its_messages_are_not_rep
     let id = sessions.create(SessionProfile::default(), "").await.unwrap();
     turn(&sessions, &id, "old", "older").await;
     turn(&sessions, &id, "new", "newer").await;
-    let summary = Summary {
-        up_to: Seq::new(2),
-        text: "before".into(),
-        tokens: 1,
-        messages: 2,
-        strategy: "session".into(),
-        covers: None,
-    };
+    let summary =
+        Summary::new(Seq::new(2), "before").with_tokens(1).with_messages(2).with_strategy("session");
     SummaryStore::new(world.key_value()).unwrap().put(&sessions.thread(&id), None, &summary).await.unwrap();
     let told = sessions.explain_window(&id).await.unwrap();
     assert_eq!((told.began_with_summary_up_to, told.read.messages), (Some(Seq::new(2)), 3));

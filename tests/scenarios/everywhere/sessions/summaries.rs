@@ -176,14 +176,10 @@ pub(crate) async fn a_replaced_session_keeps_its_summary_and_refuses_late_ones(b
     assert_eq!(sessions.get(&id).await.unwrap().summary.as_deref(), Some("Counted."));
 
     // A late writer summarized an earlier state of the session.
-    let late = Summary {
-        up_to: Seq::new(6),
-        text: "Of what is gone.".into(),
-        tokens: 4,
-        messages: 6,
-        strategy: "session".into(),
-        covers: None,
-    };
+    let late = Summary::new(Seq::new(6), "Of what is gone.")
+        .with_tokens(4)
+        .with_messages(6)
+        .with_strategy("session");
     SummaryStore::new(world.key_value()).unwrap().put(&sessions.thread(&id), None, &late).await.unwrap();
     let inference = sessions.begin(&id, flush("9")).await.unwrap();
     assert_eq!(texts(&inference)[1..], ["Counted.", now[0], now[1], now[2], "7", "8", "9"]);
