@@ -40,10 +40,8 @@ impl Formats {
         if found > *newest {
             return format!(
                 "{subject} has format {found}; this release supports up to format {newest} (use the release \
-                 that \
-                 wrote it or a later one, or move the data: `larder dump` with that release, then `larder \
-                 load` \
-                 into {target})"
+                 that wrote it or a later one, or move the data: `larder dump` with that release, then \
+                 `larder load` into {target})"
             );
         }
         let number = if found > 0 { format!("format {found}") } else { "no format number".to_owned() };

@@ -126,14 +126,14 @@ fn every_field_reads_back_equal_and_a_second_import_adds_nothing() {
     let place = Place::new();
     let file = place.file("hostile.jsonl", HOSTILE);
     let said = imported(&file, &place.url(), "n1");
-    assert_eq!(said, "imported 8 of 8 messages into a/s/1; it holds 8\n");
+    assert_eq!(said, "imported 8 of 8 messages into a/s/1; the thread has 8\n");
     let lines = exported(&place.url(), "n1");
     assert_equal_lines(&lines, HOSTILE);
     // Numbers keep their notation even if a store might change it.
     assert!(lines.contains(r#""n":1e16"#) && lines.contains(r#""z":-0.0"#), "{lines}");
     assert!(lines.contains(r#""u":18446744073709551615"#), "{lines}");
     let said = imported(&file, &place.url(), "n1");
-    assert_eq!(said, "imported 0 of 8 messages into a/s/1; 8 had been imported before; it holds 8\n");
+    assert_eq!(said, "imported 0 of 8 messages into a/s/1; 8 were imported earlier; the thread has 8\n");
     assert_eq!(exported(&place.url(), "n1"), lines);
     // The export is a transcript like the first.
     let again = place.file("again.jsonl", &lines);
