@@ -1,8 +1,7 @@
 //! Format numbers.
 //!
 //! Everything stored carries a number that identifies the form of its bytes. A program that finds a newer
-//! number returns `Unsupported` and changes nothing, so an older program cannot damage the data of a newer
-//! one.
+//! number returns `Unsupported` and changes nothing, so it cannot damage the data of a newer program.
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 

@@ -1,6 +1,8 @@
 //! `larder import`: appends a transcript to a thread.
 
+mod encoding;
 mod source;
+mod values;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,13 +20,16 @@ use source::{Source, Survey};
 /// Arguments of `larder import`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Transcript with one JSON object per line, with `role`, `content` and other fields.
+    /// Transcript with one JSON message per line, or one JSON list of messages; `-` reads standard input.
     file: PathBuf,
     /// URL of the backend, such as `sqlite:./larder.db`.
     #[arg(long, value_name = "URL")]
     to: String,
     #[command(flatten)]
     place: Place,
+    /// Replace halves of surrogate pairs, which are no characters, with U+FFFD.
+    #[arg(long)]
+    lossy: bool,
 }
 
 /// Runs the command.
@@ -33,11 +38,11 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 }
 
 async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
-    let source = Source::open(&args.file)?;
+    let source = Source::open(&args.file, args.lossy)?;
     // Every line is validated before the first write, so a file with an invalid line changes nothing.
     let survey = source.survey()?;
     if survey.messages == 0 {
-        return Ok(format!("{} has no messages", source.name()));
+        return Ok(format!("{} has no messages{}", source.name(), changes(&survey)));
     }
     let stores = args.place.open(registry, &args.to).await?;
     let history = stores.history().map_err(|error| error.to_string())?;
@@ -46,7 +51,41 @@ async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     let name = args.place.name();
     let before = survey.messages - added;
     let known = if before > 0 { format!("; {before} were imported earlier") } else { String::new() };
-    Ok(format!("imported {added} of {} messages into {name}{known}; the thread has {held}", survey.messages))
+    let changes = changes(&survey);
+    Ok(format!(
+        "imported {added} of {} messages into {name}{known}; the thread has {held}{changes}",
+        survey.messages
+    ))
+}
+
+/// Returns what the import changed or left out.
+fn changes(survey: &Survey) -> String {
+    let report = survey.report;
+    let counts = [
+        (
+            report.paired_results,
+            "result without an id was paired with the open call before it",
+            "results without an id were paired with the open call before them",
+        ),
+        (
+            report.replaced_surrogates + survey.replaced,
+            "half of a surrogate pair was replaced with U+FFFD",
+            "halves of surrogate pairs were replaced with U+FFFD",
+        ),
+        (
+            report.log_entries,
+            "entry of the log has no message and was skipped",
+            "entries of the log have no message and were skipped",
+        ),
+        (
+            report.document_fields,
+            "field next to the messages was skipped",
+            "fields next to the messages were skipped",
+        ),
+    ];
+    let counts = counts.into_iter().filter(|(count, _, _)| *count > 0);
+    let said = counts.map(|(count, one, many)| format!("; {count} {}", if count == 1 { one } else { many }));
+    said.collect()
 }
 
 /// Appends the file in batches and returns the number of new messages. The key of each batch depends on the

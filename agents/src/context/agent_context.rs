@@ -15,7 +15,7 @@ use super::ContextConfig;
 use super::explain::{Assembly, WindowExplanation};
 use super::memory::{LimitedWindow, MemoryProvider};
 use super::reader::{ReadBack, Reader};
-use crate::compaction::{Pipeline, Summary, pair_tool_calls, summary_message};
+use crate::compaction::{Pipeline, Summary, close_tool_calls, summary_message};
 use crate::scope;
 use crate::tokens::{TokenCounter, with_tokens};
 
@@ -301,7 +301,7 @@ impl AgentContext {
             }
         }
         self.run_strategies(strategies, &mut assembly).await?;
-        let paired = pair_tool_calls(assembly.window.messages.clone());
+        let paired = close_tool_calls(assembly.window.messages.clone());
         if paired != assembly.window.messages {
             let window = Window { thread: assembly.window.thread.clone(), messages: paired };
             assembly.step("pair_tool_calls", true, window);

@@ -12,7 +12,7 @@ use super::left_out::{LeftOut, Present};
 use super::record::{Hint, Record};
 use super::state::{Held, Reader, State};
 use crate::compaction::turns::units;
-use crate::compaction::{self, pair_tool_calls, summary_in};
+use crate::compaction::{self, close_tool_calls, summary_in};
 use crate::context::explain::Stage;
 use crate::tokens::{TokenCounter, tokens_of};
 
@@ -213,7 +213,7 @@ impl Assembler {
             present.step(ROLLING_WINDOW, &window.messages, (None, None));
         }
         check_answers(&window.messages, window.messages.len() - new.len())?;
-        window.messages = pair_tool_calls(window.messages);
+        window.messages = close_tool_calls(window.messages);
         told.step("pair_tool_calls", true, shown.as_ref(), &window.messages);
         present.step("pair_tool_calls", &window.messages, (None, None));
         let mut messages = head(record, shown, self.hint_order);

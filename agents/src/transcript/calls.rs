@@ -41,6 +41,19 @@ pub(super) fn asks_nothing(written: &RawValue) -> bool {
     matches!(written.get(), "null" | "[]")
 }
 
+/// Returns `true` if each call is one of a function, with an id.
+pub(super) fn are_common(written: &RawValue) -> bool {
+    if asks_nothing(written) {
+        return true;
+    }
+    // A value that is no list is refused where the calls are read.
+    let Ok(items) = serde_json::from_str::<Vec<Box<RawValue>>>(written.get()) else { return true };
+    items.iter().all(|item| {
+        let Ok(call) = Fields::parse(item.get(), "tool_calls[]") else { return true };
+        call.get_text("id").is_some_and(|id| !id.is_empty()) && call.has("function")
+    })
+}
+
 pub(super) fn parse(written: &RawValue) -> Result<Calls> {
     let items: Vec<Box<RawValue>> =
         serde_json::from_str(written.get()).map_err(|error| unreadable("tool_calls", &error))?;

@@ -9,7 +9,7 @@ use super::PARSE;
 use super::fields::{Fields, raw, text};
 
 /// The separator between the texts of two parts.
-const BETWEEN: char = '\n';
+pub(super) const BETWEEN: char = '\n';
 
 /// The form in which `content` was written. The message holds the text itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -73,6 +73,20 @@ impl Content {
             _ => line.push_value("content", &said),
         }
     }
+}
+
+/// Returns `true` if a content is no list, or a list of texts only.
+pub(super) fn is_text_only(json: &str) -> bool {
+    if !json.starts_with('[') {
+        return true;
+    }
+    let parts: Vec<Box<RawValue>> = serde_json::from_str(json).unwrap_or_default();
+    parts.iter().all(|part| {
+        let Ok(fields) = Fields::parse(part.get(), "content") else { return true };
+        let kind = fields.get_text("type");
+        let is_text = matches!(kind.as_deref(), None | Some("text" | "input_text" | "output_text"));
+        is_text && fields.get_text("text").is_some() && !fields.has("thought")
+    })
 }
 
 fn parts(json: &str) -> Result<(String, Content)> {

@@ -6,21 +6,21 @@
 use std::collections::BTreeMap;
 
 use larder_kernel::{AgentId, BlobKey, BlobRef, Metadata, RunId, Timestamp, ToolCall};
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::*;
 
 /// JSON with numbers in their original spelling.
 #[derive(Debug, PartialEq)]
-enum Exact {
+pub(super) enum Exact {
     Object(BTreeMap<String, Exact>),
     Array(Vec<Exact>),
     Number(String),
     Other(Value),
 }
 
-fn exact(json: &str) -> Exact {
+pub(super) fn exact(json: &str) -> Exact {
     let json = json.trim();
     match json.as_bytes()[0] {
         b'{' => {
@@ -37,7 +37,7 @@ fn exact(json: &str) -> Exact {
 }
 
 /// Simulates the most lossy store: numbers lose their spelling. (Metadata never keeps the order of keys.)
-fn stored(mut message: ChatMessage) -> ChatMessage {
+pub(super) fn stored(mut message: ChatMessage) -> ChatMessage {
     message.metadata = message
         .metadata
         .iter()
@@ -46,7 +46,7 @@ fn stored(mut message: ChatMessage) -> ChatMessage {
     message
 }
 
-fn round_trip(line: &str) -> Vec<String> {
+pub(super) fn round_trip(line: &str) -> Vec<String> {
     let message = parse_line(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let lines = to_lines(&message).unwrap();
     assert_eq!(lines, to_lines(&stored(message)).unwrap());
@@ -130,7 +130,7 @@ fn fields_of_a_line_become_text_calls_and_metadata() {
             "score":0.5,"n":{"deep":[1]}}"#,
     )
     .unwrap();
-    assert_eq!(message.text, "a\nb");
+    assert_eq!(message.text, "a\n[x: {\"type\":\"x\"}]\nb");
     assert_eq!(message.tool_calls, [ToolCall::new("c1", "f", r#"{"a":1}"#)]);
     assert_eq!(message.metadata.get("score"), Some(&json!(0.5)));
     assert_eq!(message.metadata.get("n"), Some(&json!({"deep": [1]})));
@@ -142,7 +142,7 @@ fn fields_of_a_line_become_text_calls_and_metadata() {
 #[test]
 fn a_line_that_is_no_message_is_refused_by_the_name_of_the_field() {
     let deep = format!(r#"{{"role":"user","content":"x","d":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
-    let large = format!(r#"{{"role":"user","content":"x","m":"{}"}}"#, "x".repeat(70_000));
+    let large = format!(r#"{{"role":"user","content":"x","m":"{}"}}"#, "x".repeat(4 * 1024 * 1024));
     let refused = [
         ("", "line"),
         ("{", "line"),
@@ -160,21 +160,20 @@ fn a_line_that_is_no_message_is_refused_by_the_name_of_the_field() {
         (r#"{"role":"user","content":{"text":"secret"}}"#, "content"),
         (r#"{"role":"user","content":[1]}"#, "content"),
         (r#"{"role":"user","content":"\ud800 secret"}"#, "content"),
-        (r#"{"role":"user","content":"x","secret":"\ud800"}"#, "line"),
+        (r#"{"role":"user","content":"x","a secret":"\ud800"}"#, "line"),
         (r#"{"role":"user","content":"x","n":1e999}"#, "line"),
         (r#"{"role":"tool","content":"secret"}"#, "tool_call_id"),
         (r#"{"role":"tool","content":"secret","tool_call_id":null}"#, "tool_call_id"),
-        (r#"{"role":"tool","content":"x","tool_call_id":""}"#, "message.tool_results.call_id"),
+        (r#"{"role":"tool","content":"x","tool_call_id":""}"#, "tool_call_id"),
         (r#"{"role":"user","content":"x","tool_calls":[{"id":"secret"}]}"#, "tool_calls"),
         (r#"{"role":"assistant","content":"x","tool_calls":{}}"#, "tool_calls"),
         (r#"{"role":"assistant","content":"x","tool_calls":[{"id":"c"}]}"#, "tool_calls[].function"),
-        (r#"{"role":"assistant","content":"x","tool_calls":[{"function":{"name":"f"}}]}"#, "tool_calls[].id"),
         (
             r#"{"role":"assistant","content":"x","tool_calls":[{"id":"c","function":{}}]}"#,
             "tool_calls[].function.name",
         ),
         (deep.as_str(), "line"),
-        (large.as_str(), "message.metadata"),
+        (large.as_str(), "message"),
     ];
     for (line, field) in refused {
         let error = parse_line(line).unwrap_err();
@@ -332,9 +331,25 @@ impl Chance {
     }
 
     fn part(&mut self) -> String {
-        match self.below(5) {
+        let kind = |kind: &str| ("type", format!("\"{kind}\""));
+        match self.below(9) {
             0 => self.text(),
             1 => format!(r#"{{"type":"text","text":{}}}"#, self.text()),
+            4 => {
+                let id = self.pick(&["\"c1\"", "\"\"", "null"]).to_owned();
+                let call = vec![kind("tool_use"), ("id", id), ("name", r#""f""#.to_owned())];
+                let call = call.into_iter().chain([("input", self.value(2))]).collect();
+                self.object(call, 1)
+            }
+            5 => {
+                let result = vec![kind("tool_result"), ("tool_use_id", r#""c1""#.to_owned())];
+                let result = result.into_iter().chain([("content", self.content())]).collect();
+                self.object(result, 1)
+            }
+            6 => {
+                let thought = vec![kind("thinking"), ("thinking", self.text())];
+                self.object(thought, 1)
+            }
             2 => {
                 let fields = vec![("text", self.text())];
                 self.object(fields, 2)

@@ -12,7 +12,7 @@ use super::record::Visit;
 use super::run::{Workflow, unique};
 use super::spec::{Control, StateSpec};
 use super::tool::{TRANSITION_TOOL, ToolDefinition, arrival, event_of};
-use crate::compaction::pair_ended_tool_calls;
+use crate::compaction::close_tool_calls;
 
 /// The size limit of a turn's messages, in bytes. They are part of one value of the store while the
 /// transition is committed.
@@ -260,7 +260,7 @@ impl Workflow {
         let mut messages: Vec<WindowMessage> =
             told(&earlier, left_out).map(WindowMessage::injected).into_iter().collect();
         // A turn is stored as a whole, so no tool is still running when the next one begins.
-        messages.extend(pair_ended_tool_calls(conversation));
+        messages.extend(close_tool_calls(conversation));
         if self.record.current != *source {
             messages.push(WindowMessage::injected(self.whereabouts()?));
         }

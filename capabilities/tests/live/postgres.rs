@@ -55,6 +55,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         schema::every_key_begins_with_the_namespace;
         schema::tables_may_be_partitioned_by_the_namespace;
         schema::large_texts_are_stored_compressed;
+        schema::large_histories_are_stored_compressed;
         sweep::an_unused_expired_thread_is_removed_in_parts;
         sweep::a_partially_removed_thread_reads_as_empty;
         sweep::an_expired_value_is_removed_from_an_idle_bucket;

@@ -217,9 +217,18 @@ fn service_is_inspected(scheme: &str, url: &str) {
             &["server_version", "encoding", "schema", "rights", "pgvector", "checksums", "connections"]
         }
         "age" => &["server_version", "schema", "rights", "age", "graphs"],
-        "redis" => &["server_version", "eviction", "files", "replicas", "rights", "connections", "topology"],
-        "redis+cluster" => &["server_version", "cluster", "replicas", "rights", "topology"],
-        _ => &["conditional_writes", "long_keys", "versioning", "uploads"],
+        "redis" => &[
+            "format",
+            "server_version",
+            "eviction",
+            "files",
+            "replicas",
+            "rights",
+            "connections",
+            "topology",
+        ],
+        "redis+cluster" => &["format", "server_version", "cluster", "replicas", "rights", "topology"],
+        _ => &["format", "conditional_writes", "long_keys", "versioning", "uploads"],
     };
     for name in own {
         assert_ne!(check(&found, name)["status"], "fail", "{found:#}");

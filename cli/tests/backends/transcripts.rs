@@ -1,6 +1,8 @@
 //! Transcripts through the command: the imported lines are exported, once, from every backend.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod wild;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -234,7 +236,8 @@ fn the_window_follows_the_profile_and_showing_it_changes_nothing() {
     assert!(text.contains("\\u{0}") && !text.contains('\0'), "{text:?}");
     assert!(text.contains("call c1 f {\"a\": 1e16}") && text.contains("window: 8 messages"), "{text}");
     let document: Value = serde_json::from_str(&succeeded(&run(&["--format", "json"]))).unwrap();
-    assert_eq!(document["messages"][6]["text"], "x");
+    let shown = document["messages"][6]["text"].as_str().unwrap();
+    assert!(shown.starts_with("x\n[image_url: {"), "{shown}");
     assert_eq!(document["size"]["messages"], 8);
     assert!(document.get("explanation").is_none());
 
@@ -325,6 +328,21 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial(
             "the_window_follows_the_profile_and_showing_it_changes_nothing",
             the_window_follows_the_profile_and_showing_it_changes_nothing,
+        ),
+        trial(
+            "wild::each_form_is_imported_seen_in_windows_and_exported_as_it_was",
+            wild::each_form_is_imported_seen_in_windows_and_exported_as_it_was,
+        ),
+        trial("wild::documents_and_encodings_are_read", wild::documents_and_encodings_are_read),
+        trial("wild::faults_are_named_with_line_and_place", wild::faults_are_named_with_line_and_place),
+        trial(
+            "wild::halves_of_surrogate_pairs_are_replaced_and_counted_if_asked",
+            wild::halves_of_surrogate_pairs_are_replaced_and_counted_if_asked,
+        ),
+        trial("wild::pipes_are_read_and_written", wild::pipes_are_read_and_written),
+        trial(
+            "wild::a_message_may_be_as_large_in_images_as_in_text",
+            wild::a_message_may_be_as_large_in_images_as_in_text,
         ),
         live("postgres_returns_the_same_bytes", "LARDER_POSTGRES_URL"),
         live("redis_returns_the_same_bytes", "LARDER_REDIS_URL"),

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use larder_kernel::{Error, ErrorKind, KeyValueStore, Result};
@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::event::KeyValueEventStore;
+use super::message::{self, MESSAGE_BYTES_MAX as BODY_BYTES_MAX, Verdict};
 use super::server::McpServer;
 use super::session::KeyValueSessionStore;
 
@@ -31,8 +32,6 @@ const OPERATION: &str = "mcp.serve_http";
 const PATH: &str = "/mcp";
 /// The maximum number of concurrent connections. A further connection waits until another ends.
 const CONNECTIONS_MAX: usize = 512;
-/// The maximum size of a client message, the same as over standard input, in bytes.
-const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for open connections when the server stops.
@@ -212,7 +211,23 @@ async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<I
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return answer;
     }
-    service.handle(request).await
+    if request.method() != Method::POST {
+        return service.handle(request).await;
+    }
+    let (head, body) = request.into_parts();
+    let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is longer than 16 MiB"),
+    };
+    match message::check(&body) {
+        Verdict::Refuse(answer) => {
+            let mut answer = Response::new(Full::new(Bytes::from(answer)).boxed());
+            *answer.status_mut() = StatusCode::BAD_REQUEST;
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            answer
+        }
+        _ => service.handle(Request::from_parts(head, Full::new(body))).await,
+    }
 }
 
 /// Returns whether the header contains the token. It compares hashes, so the duration reveals nothing about

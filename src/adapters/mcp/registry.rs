@@ -86,9 +86,11 @@ where
         .with_title(title)
         .with_annotations(effect.hints(title))
         .with_output_schema::<O>();
+    let schema = Arc::clone(&tool.input_schema);
     let run: Run = Box::new(move |shared, arguments| {
+        let input = argument::read(&schema, arguments);
         Box::pin(async move {
-            let output = run(shared, argument::read(arguments)?).await?;
+            let output = run(shared, input?).await?;
             Ok(value(name, &output)?)
         })
     });

@@ -298,10 +298,14 @@ pub(crate) async fn results_without_calls_and_calls_without_results_do_not_reach
         context.append(&session(), message).await.unwrap();
     }
     let told = context.explain_window(&session()).await.unwrap();
-    assert_eq!(told.window.messages.len(), 2);
-    assert_eq!(told.window.messages[1].message.tool_calls[0].id, "running");
+    // No provider accepts a call without a result.
+    assert_eq!(told.window.messages.len(), 1);
     let last = told.steps.last().unwrap();
-    assert_eq!((last.name, &*last.dropped), ("pair_tool_calls", &[Seq::new(1), Seq::new(2)][..]));
+    assert_eq!((last.name, &*last.dropped), ("pair_tool_calls", &[1, 2, 4].map(Seq::new)[..]));
+    let answer = ChatMessage::tool_result("running", "done");
+    let window = context.window_with(&session(), vec![answer]).await.unwrap();
+    assert_eq!(window.messages.len(), 3);
+    assert_eq!(window.messages[1].message.tool_calls[0].id, "running");
 }
 
 pub(crate) async fn settings_are_checked_by_name(_: &Backend) {

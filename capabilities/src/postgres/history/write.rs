@@ -46,7 +46,7 @@ impl Batch {
             sizes: messages.iter().map(|message| length(message.size_bytes())).collect(),
             bodies: messages
                 .iter()
-                .map(|message| crate::message::encode(operation, message).map(String::into_bytes))
+                .map(|message| crate::message::encode(operation, message))
                 .collect::<Result<_>>()?,
         })
     }

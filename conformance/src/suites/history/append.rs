@@ -215,7 +215,7 @@ pub(super) async fn order_ignores_created_at(context: Context) -> CaseResult {
     expect::equal("tail of 2", &bodies(&stores.b.tail(&thread, None, 2).await?), &newest)
 }
 
-/// HIST-014: the exact limit of a message is allowed.
+/// HIST-014: the exact limit of a message is allowed, of text and of metadata.
 pub(super) async fn a_message_of_the_maximum_size_is_stored(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("large")?;
@@ -223,7 +223,9 @@ pub(super) async fn a_message_of_the_maximum_size_is_stored(context: Context) ->
     let cut = (0..=MESSAGE_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let mut large = ChatMessage::user(&text[..cut]);
     large.text.push_str(&"z".repeat(MESSAGE_BYTES_MAX - cut));
-    let written = vec![ChatMessage::user("before"), large, ChatMessage::user("after")];
+    let metadata = Metadata::new().with("k", &text[..cut - 1]);
+    let images = ChatMessage::user("").with_metadata(metadata);
+    let written = vec![ChatMessage::user("before"), large, images, ChatMessage::user("after")];
     append(&*stores.a, &thread, written.clone()).await?;
     let stored = bodies(&all(&*stores.b, &thread).await?);
     expect::that(stored == written, "the largest message to read back equal", lengths(&stored))?;
