@@ -8,8 +8,8 @@
 //! {"role": "tool", "tool_call_id": "c1", "content": "Snow, -3 °C"}
 //! ```
 //!
-//! A [`TranscriptReader`] converts lines into messages, [`parse_line`] a single one, and [`to_lines`] a message
-//! into lines, without losing a field. Data without a field in the message is kept in its metadata.
+//! A [`TranscriptReader`] converts lines into messages, [`parse_line`] a single one, and [`to_lines`] a
+//! message into lines, without losing a field. Data without a field in the message is kept in its metadata.
 //!
 //! If every backend returns a value unchanged, it is stored under its own name, where you can read it and
 //! filter by it. Other values are stored as text under [`RECORD`]: values that a backend may write

@@ -2,7 +2,7 @@
 //!
 //! The text is most of a message. Outside the JSON it needs neither escaping nor a search for escapes, so
 //! reading a message costs little more than copying it. JSON in one line contains no line break, so the first
-//! line break ends it. What follows the tag is compressed if that pays; see `codec.rs`.
+//! line break ends it. The rest after the tag is compressed if that saves space; see `codec.rs`.
 
 mod codec;
 

@@ -26,7 +26,8 @@ pub(crate) struct Args {
     from: String,
     #[command(flatten)]
     place: Place,
-    /// Write to this file instead of standard output; the file is replaced atomically. `-` is standard output.
+    /// Write to this file instead of standard output; the file is replaced atomically. `-` is standard
+    /// output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

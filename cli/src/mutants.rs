@@ -164,10 +164,10 @@ fn also(ids: &[&str]) -> String {
 fn trouble(judged: &Evaluation, seed: u64) -> String {
     let missed = match judged.verdict {
         Verdict::Condemned => format!("fails {}", judged.also.join(" ")),
-        _ => format!("not noticed by {}", judged.unnoticed_by.join(" ")),
+        _ => format!("not detected by {}", judged.unnoticed_by.join(" ")),
     };
     let also = match (judged.verdict, judged.also.as_slice()) {
-        (Verdict::Survived, [_, ..]) => format!("    noticed   by {}\n", judged.also.join(" ")),
+        (Verdict::Survived, [_, ..]) => format!("    detected  by {}\n", judged.also.join(" ")),
         _ => String::new(),
     };
     let reason = match judged.reason.as_str() {

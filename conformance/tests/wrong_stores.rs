@@ -38,7 +38,7 @@ fn trial(runtime: &Arc<Runtime>, mutant: Mutant) -> Trial {
             return Ok(());
         }
         Err(Failed::from(format!(
-            "{:?}, not noticed by {:?}, but by {:?}: {}",
+            "{:?}, not detected by {:?}, but by {:?}: {}",
             judged.verdict, judged.unnoticed_by, judged.also, judged.reason
         )))
     })

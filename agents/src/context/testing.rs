@@ -35,7 +35,7 @@ impl CountingHistory {
         (self.messages.swap(0, Ordering::SeqCst), self.reads.swap(0, Ordering::SeqCst))
     }
 
-    /// Returns the number of calls since the last one that could change data.
+    /// Returns the number of calls since the last call that could change data.
     pub(crate) fn take_writes(&self) -> u64 {
         self.writes.swap(0, Ordering::SeqCst)
     }

@@ -16,7 +16,7 @@ pub(super) fn enveloped(line: &str, mut fields: Fields) -> Option<ChatMessage> {
     message(fields, Some(envelope)).ok().filter(|message| is_returned(message, line))
 }
 
-/// Returns `true` for a line that a message holds without a form of its own.
+/// Returns `true` for a line whose fields a message stores without another form.
 pub(super) fn is_common(fields: &Fields) -> bool {
     let role = fields.get_text(ROLE);
     let is_object = |name: &str| fields.get(name).is_some_and(|written| written.get().starts_with('{'));

@@ -36,10 +36,28 @@ fn result(message: &ChatMessage) -> (&str, &str) {
 #[test]
 fn anthropic_messages_have_calls_results_and_thinking() {
     let messages = read(&[
-        r#"{"role":"assistant","content":[{"type":"thinking","thinking":"h\nm","signature":"c2ln"},{"type":"redacted_thinking","data":"x"},{"type":"text","text":"I look.","citations":null},{"type":"tool_use","id":"t1","name":"order","input":{"id":77,"n":1e16}},{"type":"tool_use","id":"t2","name":"order","input":{}}]}"#,
-        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"shipped"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBO"}}]},{"type":"tool_result","tool_use_id":"t2","content":"no","is_error":true},{"type":"tool_result","tool_use_id":"t3"},{"type":"text","text":"and?"}]}"#,
-        r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"q"}},{"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","url":"https://example.org"}]}]}"#,
-        r#"{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"the text"},"title":"t"}]}"#,
+        concat!(
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"h\nm","signature":"c2ln"},"#,
+            r#"{"type":"redacted_thinking","data":"x"},{"type":"text","text":"I look.","citations":null},"#,
+            r#"{"type":"tool_use","id":"t1","name":"order","input":{"id":77,"n":1e16}},"#,
+            r#"{"type":"tool_use","id":"t2","name":"order","input":{}}]}"#,
+        ),
+        concat!(
+            r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","#,
+            r#""content":[{"type":"text","text":"shipped"},{"type":"image","source":{"type":"base64","#,
+            r#""media_type":"image/png","data":"iVBO"}}]},{"type":"tool_result","tool_use_id":"t2","#,
+            r#""content":"no","is_error":true},{"type":"tool_result","tool_use_id":"t3"},{"type":"text","#,
+            r#""text":"and?"}]}"#,
+        ),
+        concat!(
+            r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s1","name":"web_search","#,
+            r#""input":{"query":"q"}},{"type":"web_search_tool_result","tool_use_id":"s1","#,
+            r#""content":[{"type":"web_search_result","url":"https://example.org"}]}]}"#,
+        ),
+        concat!(
+            r#"{"role":"user","content":[{"type":"document","source":{"type":"text","#,
+            r#""media_type":"text/plain","data":"the text"},"title":"t"}]}"#,
+        ),
     ]);
     assert_eq!(
         messages[0].text,
@@ -65,17 +83,29 @@ fn responses_items_are_messages_reasoning_calls_and_results() {
         "x".repeat(999)
     );
     let messages = read(&[
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"},{"type":"input_image","image_url":"https://example.org/x.png"}]}"#,
-        r#"{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"so"}],"encrypted_content":"gAAAA"}"#,
+        concat!(
+            r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"},"#,
+            r#"{"type":"input_image","image_url":"https://example.org/x.png"}]}"#,
+        ),
+        concat!(
+            r#"{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"so"}],"#,
+            r#""encrypted_content":"gAAAA"}"#,
+        ),
         &long,
-        r#"{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\": 1}","id":"fc_1","status":"completed"}"#,
+        concat!(
+            r#"{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\": 1}","id":"fc_1","#,
+            r#""status":"completed"}"#,
+        ),
         r#"{"type":"function_call_output","call_id":"c1","output":"42"}"#,
         r#"{"type":"custom_tool_call","call_id":"c2","name":"exec","input":"ls"}"#,
         r#"{"type":"custom_tool_call_output","call_id":"c2","output":[{"type":"input_text","text":"a"}]}"#,
         r#"{"type":"local_shell_call","call_id":"c3","action":{"command":["ls"]},"status":"completed"}"#,
         r#"{"type":"local_shell_call_output","call_id":"c3","output":"{}"}"#,
         r#"{"type":"web_search_call","id":"ws_1","status":"completed","action":{"query":"q"}}"#,
-        r#"{"type":"mcp_call","id":"m1","name":"g","arguments":"{}","output":"done","error":null,"server_label":"s"}"#,
+        concat!(
+            r#"{"type":"mcp_call","id":"m1","name":"g","arguments":"{}","output":"done","error":null,"#,
+            r#""server_label":"s"}"#,
+        ),
         r#"{"type":"reasoning","id":"rs_3","summary":[]}"#,
     ]);
     assert!(messages[0].text.starts_with("hi\n[input_image: {"), "{}", messages[0].text);
@@ -98,9 +128,18 @@ fn responses_items_are_messages_reasoning_calls_and_results() {
 fn gemini_parts_are_paired_by_the_name_of_the_function() {
     let messages = read(&[
         r#"{"role":"user","parts":[{"text":"hi"},{"inlineData":{"mimeType":"image/png","data":"AAAA"}}]}"#,
-        r#"{"role":"model","parts":[{"text":"hm","thought":true},{"functionCall":{"name":"f","args":{"x":1}}},{"functionCall":{"name":"g","args":{}},"thoughtSignature":"s"}]}"#,
-        r#"{"role":"user","parts":[{"functionResponse":{"name":"g","response":{"r":2}}},{"functionResponse":{"name":"f","response":{"r":1}}}]}"#,
-        r#"{"role":"model","parts":[{"executableCode":{"language":"PYTHON","code":"print(1)"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1"}}]}"#,
+        concat!(
+            r#"{"role":"model","parts":[{"text":"hm","thought":true},{"functionCall":{"name":"f","#,
+            r#""args":{"x":1}}},{"functionCall":{"name":"g","args":{}},"thoughtSignature":"s"}]}"#,
+        ),
+        concat!(
+            r#"{"role":"user","parts":[{"functionResponse":{"name":"g","response":{"r":2}}},"#,
+            r#"{"functionResponse":{"name":"f","response":{"r":1}}}]}"#,
+        ),
+        concat!(
+            r#"{"role":"model","parts":[{"executableCode":{"language":"PYTHON","code":"print(1)"}},"#,
+            r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1"}}]}"#,
+        ),
         r#"{"parts":[{"text":"no role"}]}"#,
         r#"{"role":"function","parts":[{"function_response":{"name":"orphan","response":{}}}]}"#,
     ]);
@@ -121,14 +160,32 @@ fn older_and_other_forms_of_calls_are_read() {
     let messages = read(&[
         r#"{"role":"assistant","content":null,"function_call":{"name":"weather","arguments":"{}"}}"#,
         r#"{"role":"function","name":"weather","content":"{\"t\":-3}"}"#,
-        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"custom","custom":{"name":"exec","input":"ls"}}]}"#,
+        concat!(
+            r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"custom","#,
+            r#""custom":{"name":"exec","input":"ls"}}]}"#,
+        ),
         r#"{"role":"tool","tool_call_id":"c1","content":"a"}"#,
-        r#"{"role":"assistant","content":"","tool_calls":[{"name":"f","args":{"a":1},"id":"c2","type":"tool_call"}]}"#,
+        concat!(
+            r#"{"role":"assistant","content":"","tool_calls":[{"name":"f","args":{"a":1},"id":"c2","#,
+            r#""type":"tool_call"}]}"#,
+        ),
         r#"{"role":"tool","tool_call_id":"c2","content":{"t":-3}}"#,
-        r#"{"role":"assistant","content":[{"type":"tool-call","toolCallId":"c3","toolName":"f","input":{}}]}"#,
-        r#"{"role":"tool","content":[{"type":"tool-result","toolCallId":"c3","toolName":"f","output":{"type":"text","value":"x"}}]}"#,
-        r#"{"role":"assistant","content":[{"text":"b"},{"toolUse":{"toolUseId":"c4","name":"f","input":{}}}]}"#,
-        r#"{"role":"user","content":[{"toolResult":{"toolUseId":"c4","content":[{"json":{"a":1}}],"status":"error"}}]}"#,
+        concat!(
+            r#"{"role":"assistant","content":[{"type":"tool-call","toolCallId":"c3","toolName":"f","#,
+            r#""input":{}}]}"#,
+        ),
+        concat!(
+            r#"{"role":"tool","content":[{"type":"tool-result","toolCallId":"c3","toolName":"f","#,
+            r#""output":{"type":"text","value":"x"}}]}"#,
+        ),
+        concat!(
+            r#"{"role":"assistant","content":[{"text":"b"},{"toolUse":{"toolUseId":"c4","name":"f","#,
+            r#""input":{}}}]}"#,
+        ),
+        concat!(
+            r#"{"role":"user","content":[{"toolResult":{"toolUseId":"c4","content":[{"json":{"a":1}}],"#,
+            r#""status":"error"}}]}"#,
+        ),
         r#"{"role":"assistant","content":null,"refusal":"No."}"#,
     ]);
     assert_eq!(call(&messages[0]), ("larder-call-1", "weather", "{}"));
@@ -169,8 +226,15 @@ fn a_result_without_an_id_belongs_to_the_open_call_before_it() {
 
 #[test]
 fn a_line_of_a_log_holds_its_inner_message_with_ids_and_time() {
-    let line = r#"{"parentUuid":"6e9c","type":"assistant","message":{"id":"msg_1","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}],"usage":{"n":1}},"uuid":"7a","timestamp":"2026-02-01T10:00:02.000Z","big":1e16}"#;
-    let rollout = r#"{"timestamp":"2026-02-01T10:00:03Z","type":"response_item","payload":{"type":"function_call_output","call_id":"t1","output":"a"}}"#;
+    let line = concat!(
+        r#"{"parentUuid":"6e9c","type":"assistant","message":{"id":"msg_1","role":"assistant","#,
+        r#""content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}],"#,
+        r#""usage":{"n":1}},"uuid":"7a","timestamp":"2026-02-01T10:00:02.000Z","big":1e16}"#,
+    );
+    let rollout = concat!(
+        r#"{"timestamp":"2026-02-01T10:00:03Z","type":"response_item","#,
+        r#""payload":{"type":"function_call_output","call_id":"t1","output":"a"}}"#,
+    );
     let messages = read(&[line, rollout]);
     assert_eq!(call(&messages[0]), ("t1", "Bash", r#"{"command":"ls"}"#));
     assert_eq!(messages[0].metadata.get("uuid"), Some(&json!("7a")));
@@ -189,11 +253,17 @@ fn a_line_of_a_log_holds_its_inner_message_with_ids_and_time() {
 #[test]
 fn a_document_holds_its_messages_and_instructions() {
     let mut reader = TranscriptReader::new();
-    let chat = r#"{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}"#;
+    let chat = concat!(
+        r#"{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"q"},"#,
+        r#"{"role":"assistant","content":"a"}]}"#,
+    );
     let texts: Vec<_> = reader.read(chat).unwrap().into_iter().map(|message| message.text).collect();
     assert_eq!(texts, ["Be brief.", "q", "a"]);
     assert_eq!(reader.report().document_fields, 1);
-    let gemini = r#"{"systemInstruction":{"parts":[{"text":"s"}]},"contents":[{"role":"user","parts":[{"text":"q"}]}]}"#;
+    let gemini = concat!(
+        r#"{"systemInstruction":{"parts":[{"text":"s"}]},"contents":[{"role":"user","#,
+        r#""parts":[{"text":"q"}]}]}"#,
+    );
     let read = reader.read(gemini).unwrap();
     assert_eq!((read[0].role, &*read[0].text, &*read[1].text), (Role::System, "s", "q"));
     let wrong = reader.read(r#"{"messages":[{"role":"user","content":"q"},{"role":"user"}]}"#).unwrap_err();
@@ -218,17 +288,19 @@ fn content_that_is_no_text_counts_in_tokens_characters_and_summaries() {
         assert!(EstimatedTokenCounter.count_message(message) > 0, "{line}");
         assert!(!crate::compaction::render_transcript([message]).trim().is_empty(), "{line}");
     }
-    let image = format!(
-        r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{}"}}}}]}}"#,
-        "A".repeat(3 << 20)
-    );
+    let url = format!("data:image/png;base64,{}", "A".repeat(3 << 20));
+    let image =
+        format!(r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"{url}"}}}}]}}"#);
     let message = &read(&[&image])[0];
     assert!(message.text.len() < 50 && message.size_bytes() > 3 << 20, "{}", message.text);
 }
 
 #[test]
 fn a_message_that_was_rewritten_is_written_in_the_common_format() {
-    let line = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"long"},{"type":"text","text":"and?"}],"id":1}"#;
+    let line = concat!(
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"long"},"#,
+        r#"{"type":"text","text":"and?"}],"id":1}"#,
+    );
     let mut message = parse_line(line).unwrap();
     message.tool_results[0].content = "[cut]".to_owned();
     assert_eq!(

@@ -9,7 +9,7 @@ use super::record::Record;
 use super::shape::Form;
 use super::{ENVELOPE, PARSE, ROLE, common, scan};
 
-/// The lists of messages in a document: chat, Gemini, and Responses requests and answers.
+/// The lists of messages in a document: chat, Gemini, and Responses requests and responses.
 const LISTS: [&str; 4] = ["messages", "contents", "input", "output"];
 /// The instructions next to such a list.
 const INSTRUCTIONS: [&str; 4] = ["system", "instructions", "systemInstruction", "system_instruction"];
@@ -28,7 +28,7 @@ pub struct TranscriptReport {
     pub replaced_surrogates: u64,
     /// The lines of a log that hold no message.
     pub log_entries: u64,
-    /// The fields of a document beside its list of messages, such as the name of a model.
+    /// The fields of a document other than its list of messages, such as the name of a model.
     pub document_fields: u64,
 }
 
@@ -38,8 +38,14 @@ pub struct TranscriptReport {
 /// use larder_agents::transcript::TranscriptReader;
 ///
 /// let mut reader = TranscriptReader::new();
-/// let call = r#"{"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]}"#;
-/// let result = r#"{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "42"}]}"#;
+/// let call = concat!(
+///     r#"{"role": "assistant", "content": "#,
+///     r#"[{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]}"#,
+/// );
+/// let result = concat!(
+///     r#"{"role": "user", "content": "#,
+///     r#"[{"type": "tool_result", "tool_use_id": "t1", "content": "42"}]}"#,
+/// );
 /// assert_eq!(reader.read(call)?[0].tool_calls[0].name, "f");
 /// assert_eq!(reader.read(result)?[0].tool_results[0].content, "42");
 /// assert_eq!(reader.report().paired_results, 0);

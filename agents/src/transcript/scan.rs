@@ -78,7 +78,8 @@ impl Fault {
         };
         let message = match self.kind {
             Kind::Surrogate => format!(
-                "half of a surrogate pair, which is no character, at {place} (`lossy` replaces it with U+FFFD)"
+                "half of a surrogate pair, which is no character, at {place} (`lossy` replaces it with \
+                 U+FFFD)"
             ),
             Kind::Range => {
                 format!("number out of range at {place}; the limit is ±1.8e308 (write it as a string)")
@@ -92,7 +93,8 @@ impl Fault {
                 )
             }
             Kind::Comma => format!(
-                "comma at column {column} without a value after it (remove it; one JSON array is accepted too)"
+                "comma at column {column} without a value after it (remove it; one JSON array is accepted \
+                 too)"
             ),
         };
         let field = ["content", "tool_calls", "role", "tool_call_id", "parts"]

@@ -1,7 +1,7 @@
 //! Compression of stored messages.
 //!
-//! The first byte of a stored body is a tag, which names the form of the rest. Each message is compressed by
-//! itself, so removing or replacing one rewrites no other and leaves no part of its text behind. The
+//! The first byte of a stored body is a tag, which names the form of the rest. Each message is compressed
+//! separately, so removing or replacing one rewrites no other and leaves no part of its text behind. The
 //! dictionary is fixed, ships with the program and was not derived from anybody's data. A new dictionary gets
 //! a new tag, and the old ones stay readable.
 //!
@@ -28,7 +28,7 @@ const COMPRESSED_BYTES_MIN: usize = 512;
 /// A body is compressed only if it shrinks by this factor. Text that shrinks less, such as base64, would cost
 /// time at each read and save little.
 const FACTOR_MIN: usize = 2;
-/// Compressing more keeps megabytes of memory for each thread, so a larger body gets a compressor of its own.
+/// Compressing more keeps megabytes of memory for each thread, so a larger body gets a separate compressor.
 const SHARED_BYTES_MAX: usize = 128 * 1024;
 /// The maximum size of a body that is compressed, and of one that is read: a message of which each byte is
 /// escaped in JSON. It limits the memory that a damaged frame can claim.

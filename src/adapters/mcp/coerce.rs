@@ -218,7 +218,10 @@ mod tests {
                 "Item": {
                     "type": "object",
                     "required": ["n"],
-                    "properties": { "n": { "type": "integer", "minimum": 3 }, "kind": { "enum": ["a", "b"] } },
+                    "properties": {
+                        "n": { "type": "integer", "minimum": 3 },
+                        "kind": { "enum": ["a", "b"] },
+                    },
                 },
             },
         });

@@ -154,9 +154,8 @@ mod tests {
     #[test]
     fn what_cannot_be_parsed_gets_an_error_with_its_id_where_that_can_be_read() {
         let call = |value: &str| {
-            format!(
-                r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"x","arguments":{{"s3cret":{value}}}}}}}"#
-            )
+            let call = format!(r#"{{"name":"x","arguments":{{"s3cret":{value}}}}}"#);
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{call}}}"#)
         };
         assert_eq!(refused(&call(r#""a\ud83d""#)), (json!(7), -32_700));
         assert_eq!(refused(&call("1e999")), (json!(7), -32_700));

@@ -17,9 +17,9 @@ const PIPE_BYTES: usize = 64 * 1024;
 
 /// Serves one client over this process's standard input and output until it closes the input.
 ///
-/// A message is one line of at most 16 MiB. A line that is not a message gets a JSON-RPC error: -32700 for text
-/// that is not JSON, and -32600 for JSON that is not a request, such as a batch. The program must write nothing
-/// else to standard output while it serves.
+/// A message is one line of at most 16 MiB. A line that is not a message gets a JSON-RPC error: -32700 for
+/// text that is not JSON, and -32600 for JSON that is not a request, such as a batch. The program must write
+/// nothing else to standard output while it serves.
 ///
 /// ```no_run
 /// # async fn run() -> larder::Result<()> {

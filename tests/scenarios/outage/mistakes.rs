@@ -201,7 +201,7 @@ pub(crate) async fn files_that_are_something_else() {
     for (url, kind, parts) in [
         (format!("sqlite:{}", path("text")), ErrorKind::Corrupt, ["not an SQLite database", "name another"]),
         (format!("sqlite:{other}"), ErrorKind::InvalidInput, ["another program", "name another"]),
-        (format!("sqlite:{newer}"), ErrorKind::Unsupported, ["newer version", "open it with"]),
+        (format!("sqlite:{newer}"), ErrorKind::Unsupported, ["has format", "supports up to format"]),
         (format!("sqlite:{}", path("text/x")), ErrorKind::InvalidInput, ["folder", "create it first"]),
         (format!("file:{}", path("text")), ErrorKind::Corrupt, ["is something else", "another folder"]),
     ] {

@@ -101,7 +101,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Reads a call or a result in an object of its own. Returns `false` if the part has none.
+    /// Reads a call or a result in a separate object. Returns `false` if the part has none.
     fn nested(&mut self, part: &mut Draft) -> Result<bool> {
         for (field, id, name, arguments) in CALLS {
             let Some(written) = part.take(field).filter(|_| part.is_object(field)) else { continue };

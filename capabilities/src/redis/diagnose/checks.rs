@@ -106,7 +106,7 @@ pub(super) fn replicas(info: &Info<'_>) -> Check {
     match number(info, "connected_slaves") {
         0 => Check::ok("replicas", "none: only the server's files remain after a failure", REPLICAS),
         count => {
-            let seen = format!("{count} connected");
+            let seen = format!("{count} replicas connected");
             let advice =
                 "expect a failover to lose the last writes; `min-replicas-to-write 1` limits how many";
             Check::warn("replicas", seen, REPLICAS, advice)

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_of_an_agent_enclose_its_threads_alone() {
+    fn the_bounds_of_an_agent_enclose_only_its_threads() {
         let agent = AgentId::new("a").unwrap();
         let after = |agent: &str, session: &str| Thread::new(agent, session).unwrap();
         let range = |after: Option<&Thread>| bounds(Some(&agent), after).map(|(from, _)| from);

@@ -8,13 +8,15 @@ use serde_json::{Value, json};
 
 use super::client::{LARDER, Place};
 
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+const INITIALIZE: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+    r#""capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+);
 const CANARY: &str = "c4nary";
 
 fn put(value: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"note_put","arguments":{{"key":"k","text":{value}}}}}}}"#
-    )
+    let call = format!(r#"{{"name":"note_put","arguments":{{"key":"k","text":{value}}}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{call}}}"#)
 }
 
 /// A message, the id of its answer, and the code.

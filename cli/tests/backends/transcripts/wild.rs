@@ -58,7 +58,8 @@ fn windows(place: &Place, namespace: &str) -> Vec<Value> {
         let groups =
             format!(r#"{{"pipeline":[{{"type":"selective_tool_call","keep_recent_groups":{count}}}]}}"#);
         let memory = format!(
-            r#"{{"short_term_memory_strategy":[{{"memory_strategy_id":"max_tokens","memory_max_tokens":{}}}]}}"#,
+            r#"{{"short_term_memory_strategy":[
+                {{"memory_strategy_id":"max_tokens","memory_max_tokens":{}}}]}}"#,
             count * 3
         );
         let rolling = format!(
@@ -125,9 +126,18 @@ pub(super) fn each_form_is_imported_seen_in_windows_and_exported_as_it_was() {
 
 pub(super) fn documents_and_encodings_are_read() {
     let place = Place::new();
-    let chat = r#"{"messages": [{"role": "user", "content": "Which platform for Basel?"}, {"role": "assistant", "content": "Platform 7."}], "model": "m"}"#;
-    let spread = "{\n \"messages\": [\n  {\"role\": \"user\",\n   \"content\": \"Which platform for Basel?\"},\n  {\"role\": \"assistant\", \"content\": \"Platform 7.\"}\n ]\n}\n";
-    let big_endian: Vec<u8> = [0xFE, 0xFF].into_iter().chain("[{\"role\":\"user\",\"content\":\"Which platform for Basel?\"},{\"role\":\"assistant\",\"content\":\"Platform 7.\"}]".encode_utf16().flat_map(u16::to_be_bytes)).collect();
+    let chat = concat!(
+        r#"{"messages": [{"role": "user", "content": "Which platform for Basel?"}, {"role": "assistant", "#,
+        r#""content": "Platform 7."}], "model": "m"}"#,
+    );
+    let spread = "{\n \"messages\": [\n  {\"role\": \"user\",\n   \"content\": \"Which platform for \
+                  Basel?\"},\n  {\"role\": \"assistant\", \"content\": \"Platform 7.\"}\n ]\n}\n";
+    let list = concat!(
+        r#"[{"role":"user","content":"Which platform for Basel?"},"#,
+        r#"{"role":"assistant","content":"Platform 7."}]"#,
+    );
+    let units = list.encode_utf16().flat_map(u16::to_be_bytes);
+    let big_endian: Vec<u8> = [0xFE, 0xFF].into_iter().chain(units).collect();
     let forms = [
         fixture("json-array.json"),
         fixture("messages-wrapper.jsonl"),
@@ -245,10 +255,11 @@ pub(super) fn pipes_are_read_and_written() {
 pub(super) fn a_message_may_be_as_large_in_images_as_in_text() {
     let place = Place::new();
     let image = "A".repeat(3 * 1024 * 1024);
-    let line = format!(
-        r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{image}"}}}},{{"type":"text","text":"What is this?"}}],"extra":"{}"}}"#,
-        "é".repeat(100_000)
+    let (url, extra) = (format!("data:image/png;base64,{image}"), "é".repeat(100_000));
+    let content = format!(
+        r#"[{{"type":"image_url","image_url":{{"url":"{url}"}}}},{{"type":"text","text":"What is this?"}}]"#
     );
+    let line = format!(r#"{{"role":"user","content":{content},"extra":"{extra}"}}"#);
     let file = place.file("image.jsonl", &line);
     imported(&file, &place.url(), "n");
     let lines = exported(&place.url(), "n");

@@ -35,7 +35,7 @@ impl LyingBlobs {
         // The first false declaration: `blob-create-only` is not declared, but the store obeys it. The
         // second: `blob-if-match` is declared, but the store overwrites any blob.
         if options.condition == BlobCondition::Absent && blobs.contains_key(&self.at(key)) {
-            return Err(Error::new(ErrorKind::Conflict, "blobs.put", "a blob is there"));
+            return Err(Error::new(ErrorKind::Conflict, "blobs.put", "the blob already exists"));
         }
         let info = BlobInfo::new(key.clone(), bytes.len() as u64, ETag::new(VERSION.fetch_add(1, Ordering::Relaxed).to_string())?, Timestamp::now()).with_content_type(options.content_type).with_metadata(options.metadata);
         blobs.insert(self.at(key), (info.clone(), bytes));
