@@ -1,6 +1,5 @@
 //! Defaults that a caller of the handles need not name.
 
-use larder::prelude::*;
 use larder::{CollectionName, NeighborQuery, SearchRequest};
 
 /// Proves: RAVI-13, RAVI-20
