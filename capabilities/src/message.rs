@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use larder_agents::storage::offload;
+use larder_agents::internal::offload;
 use larder_kernel::storage::history::append_digest;
 use larder_kernel::{
     Author, BlobRef, ChatMessage, Error, ErrorKind, IdempotencyKey, Metadata, Outcome, Result, Role, RunId,

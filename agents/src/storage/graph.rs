@@ -27,7 +27,7 @@ use self::model::Graph;
 use self::traversal::Stamps;
 use super::MemoryBackend;
 use super::backend::default_namespace;
-use super::offload::{self, WAIT_STEPS};
+use crate::internal::offload::{self, WAIT_STEPS};
 
 /// The number of steps that one visited entity or relationship counts for.
 const VISIT_STEPS: usize = 32;

@@ -20,8 +20,8 @@ use larder_kernel::{
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
-use super::offload;
 use super::sharded_map::{LogPage, Record, ShardedMap};
+use crate::internal::offload;
 use state::ThreadState;
 
 type Threads = ShardedMap<Thread, ThreadState>;

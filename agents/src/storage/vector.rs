@@ -43,7 +43,7 @@ use self::search_batch::SearchBatch;
 use self::simd::Level;
 use super::MemoryBackend;
 use super::backend::default_namespace;
-use super::offload::{self, WAIT_STEPS};
+use crate::internal::offload::{self, WAIT_STEPS};
 
 /// If fewer than one in this many rows match a filter, the search examines only those, one by one.
 const SPARSE_SHARE: usize = 4;

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
-use larder::hex::hex;
 use larder::transcript::parse_line;
 use larder_kernel::ChatMessage;
 use sha2::{Digest, Sha256};
@@ -39,7 +38,7 @@ pub(super) struct Survey {
 impl Survey {
     /// Returns the digest of the whole file, in hexadecimal.
     pub(super) fn digest(&self) -> String {
-        hex(&self.whole)
+        self.whole.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use larder_kernel::{
 
 use super::ring::{KeyRing, Nonce, Place};
 use super::{Sealed, shared};
-use crate::storage::offload;
+use crate::internal::offload;
 
 shared!(KeyValueStore);
 

@@ -10,7 +10,7 @@ use larder_kernel::{
 
 use super::ring::{KeyRing, Place};
 use super::{Sealed, shared};
-use crate::storage::offload;
+use crate::internal::offload;
 
 shared!(VectorStore);
 
