@@ -30,8 +30,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::vector::{check_dimension, check_ids, check_search, check_search_batch, prepare};
 use larder_kernel::{
     Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Durability, Embedder, Error,
-    ErrorKind, Filter, Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest,
-    Store, VectorStore,
+    ErrorKind, Filter, Namespace, OptionSet, Page, PageRequest, PutMode, PutReport, RequestOption, Result,
+    SearchHit, SearchRequest, Store, VectorStore,
 };
 
 use self::block::Block;
@@ -270,6 +270,10 @@ impl Store for InMemoryVectorStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[RequestOption::SearchFilter, RequestOption::SearchScoreMin])
     }
 
     async fn erase(&self) -> Result<()> {

@@ -94,6 +94,7 @@ store! {
     FsBlobStore as store,
     shows: {},
     capabilities: store.capabilities.clone(),
+    options: [BlobContentType, BlobMetadata, BlobRange, PresignContentType],
     erase: {
         let (_waiting, cancelled) = cancellation();
         store.step("blobs.erase", move |engine, namespace| write::erase(&engine, &namespace, &cancelled)).await

@@ -14,7 +14,7 @@ use super::ring::{KeyRing, Nonce, Place};
 use super::{Sealed, shared};
 use crate::internal::offload;
 
-shared!(KeyValueStore);
+shared!(KeyValueStore, [ValueCondition, ValueTtl]);
 
 fn place(namespace: &Namespace, bucket: &BucketName, key: &Key) -> Place {
     Place::new("kv", namespace.as_str()).at(bucket.as_str()).at(key.as_str())

@@ -12,7 +12,7 @@ use super::ring::{KeyRing, Place};
 use super::{Sealed, shared};
 use crate::internal::offload;
 
-shared!(VectorStore);
+shared!(VectorStore, [SearchFilter, SearchScoreMin]);
 
 /// The cost of a document apart from its bytes, in the steps of [`offload`].
 const STEPS: usize = 4 * 1024;
