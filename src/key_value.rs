@@ -34,7 +34,8 @@ handle!(
     /// # }
     /// ```
     KeyValue,
-    KeyValueStore
+    KeyValueStore,
+    key_value
 );
 
 impl KeyValue {

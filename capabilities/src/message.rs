@@ -9,8 +9,8 @@ mod codec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use larder_agents::internal::offload;
 use larder_agents::layers::is_sealed;
-use larder_agents::storage::offload;
 use larder_kernel::storage::history::append_digest;
 use larder_kernel::{
     Author, BlobRef, ChatMessage, Error, ErrorKind, IdempotencyKey, Metadata, Outcome, Result, Role, RunId,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use larder_conformance::clauses;
-use larder_kernel::Contract;
+use larder_kernel::{Contract, RequestOption};
 
 use crate::moving::parse_contract;
 use crate::output;
@@ -126,6 +126,8 @@ fn names(contract: Contract) -> (&'static str, &'static str) {
 fn library(contract: Contract) -> String {
     let (field, name) = names(contract);
     let methods = methods(contract);
+    let options = RequestOption::ALL.iter().filter(|option| option.contract() == contract);
+    let options = options.map(|option| format!("RequestOption::{option:?}")).collect::<Vec<_>>().join(", ");
     let mut imports = String::new();
     for (word, import) in
         [("Duration", "use std::time::Duration;\n"), ("Bytes", "use larder_conformance::bytes::Bytes;\n")]
@@ -156,6 +158,11 @@ impl Store for MyStore {{
 
     fn capabilities(&self) -> Capabilities {{
         Capabilities::new(Durability::None)
+    }}
+
+    fn options(&self) -> OptionSet {{
+        // The optional fields of requests that the store honors. Remove those that it does not.
+        OptionSet::of(&[{options}])
     }}
 
     async fn erase(&self) -> Result<()> {{

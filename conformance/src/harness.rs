@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use larder_kernel::storage::guard;
 use larder_kernel::{
     BlobStore, Capabilities, Contract, Embedder, GraphStore, HistoryProvider, KeyValueStore, Namespace,
     Result, Store, TaskStore, VectorStore,
@@ -53,6 +54,18 @@ impl StoreSet {
             Contract::Blobs => self.blobs.as_deref().map(|store| store as &dyn Store),
             Contract::Tasks => self.tasks.as_deref().map(|store| store as &dyn Store),
             Contract::KeyValue => self.key_value.as_deref().map(|store| store as &dyn Store),
+        }
+    }
+
+    /// Returns the stores as handles call them: a store that does not declare every option refuses the others.
+    pub(crate) fn guarded(self) -> Self {
+        Self {
+            history: self.history.map(guard::history),
+            vectors: self.vectors.map(guard::vectors),
+            graph: self.graph.map(guard::graph),
+            blobs: self.blobs.map(guard::blobs),
+            tasks: self.tasks.map(guard::tasks),
+            key_value: self.key_value.map(guard::key_value),
         }
     }
 

@@ -10,7 +10,8 @@ use larder::Stores;
 use larder_agents::layers::Layers;
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, Error, ErrorKind, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
-    KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store, StoreSet,
+    KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest, Result, Revision, Store,
+    StoreSet,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -30,6 +31,10 @@ impl Store for Away {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::NONE
     }
 
     async fn erase(&self) -> Result<()> {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::summary::{Summary, is_current};
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The bucket that holds summaries.
 pub const SUMMARY_BUCKET: &str = "larder.summaries";

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
+    MessageFilter, Namespace, OptionSet, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
     StoredMessage, Thread, ThreadInfo, Ttl, check,
 };
 
@@ -54,6 +54,10 @@ impl Store for CountingHistory {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

@@ -11,8 +11,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::blob::check_get;
 use larder_kernel::{
     BlobBody, BlobBytes, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, ETag, ErrorKind, GraphStore, HistoryProvider, KeyValueStore, Namespace, PresignRequest,
-    PresignedUrl, Result, Store, TaskStore, VectorStore,
+    Capabilities, ETag, ErrorKind, GraphStore, HistoryProvider, KeyValueStore, Namespace, OptionSet,
+    PresignRequest, PresignedUrl, RequestOption, Result, Store, TaskStore, VectorStore,
 };
 
 use super::layer::Layer;
@@ -217,6 +217,16 @@ impl Store for Cached {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        // The cache answers reads itself, so it must know every option of a read.
+        self.inner.options().intersection(OptionSet::of(&[
+            RequestOption::BlobContentType,
+            RequestOption::BlobMetadata,
+            RequestOption::BlobRange,
+            RequestOption::PresignContentType,
+        ]))
     }
 
     async fn erase(&self) -> Result<()> {

@@ -150,7 +150,7 @@ seal! {
 
 /// Implements the shared methods of the contracts for an encrypted store, without the named capabilities.
 macro_rules! shared {
-    ($contract:ident $(, $capability:ident)*) => {
+    ($contract:ident, [$($option:ident),*] $(, $capability:ident)*) => {
         #[async_trait]
         #[deny(clippy::missing_trait_methods)]
         impl Store for Sealed<dyn $contract> {
@@ -163,6 +163,12 @@ macro_rules! shared {
                 let mut declared = self.inner.capabilities();
                 $(declared.optional.remove(&Capability::$capability);)*
                 declared
+            }
+
+            // The layer reads and writes the fields of requests itself, so it names the ones that it knows.
+            fn options(&self) -> larder_kernel::OptionSet {
+                use larder_kernel::{OptionSet, RequestOption};
+                self.inner.options().intersection(OptionSet::of(&[$(RequestOption::$option),*]))
             }
 
             async fn erase(&self) -> Result<()> {

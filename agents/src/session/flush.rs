@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The metadata key of the mark.
 const KEY: &str = "larder.flush";

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::profile::SessionProfile;
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The bucket that holds sessions.
 pub const SESSION_BUCKET: &str = "larder.sessions";

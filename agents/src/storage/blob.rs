@@ -17,8 +17,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::blob::{BlobEntries, check_get, check_prefix, check_presign, check_put};
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
-    BlobStore, Capabilities, Capability, Durability, ETag, Error, ErrorKind, Namespace, PresignRequest,
-    PresignedUrl, Result, Store, Timestamp,
+    BlobStore, Capabilities, Capability, Durability, ETag, Error, ErrorKind, Namespace, OptionSet,
+    PresignRequest, PresignedUrl, RequestOption, Result, Store, Timestamp,
 };
 
 use self::body::{Content, Reservation};
@@ -204,6 +204,15 @@ impl Store for InMemoryBlobStore {
             .with(Capability::BlobLongKeys)
             .with(Capability::BlobPresignGet)
             .with(Capability::BlobPresignPut)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::BlobContentType,
+            RequestOption::BlobMetadata,
+            RequestOption::BlobRange,
+            RequestOption::PresignContentType,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {

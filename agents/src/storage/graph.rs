@@ -18,8 +18,8 @@ use larder_kernel::storage::graph::{
 use larder_kernel::storage::vector::check_ids;
 use larder_kernel::{
     Capabilities, DeletedEntity, Durability, Entity, EntityId, EntityQuery, Error, ErrorKind, GraphCounts,
-    GraphStore, Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
-    Result, Store, SubGraph, UpsertReport,
+    GraphStore, Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId,
+    RelationshipQuery, RequestOption, Result, Store, SubGraph, UpsertReport,
 };
 
 pub use self::ids::ReachedIds;
@@ -27,7 +27,7 @@ use self::model::Graph;
 use self::traversal::Stamps;
 use super::MemoryBackend;
 use super::backend::default_namespace;
-use super::offload::{self, WAIT_STEPS};
+use crate::internal::offload::{self, WAIT_STEPS};
 
 /// The number of steps that one visited entity or relationship counts for.
 const VISIT_STEPS: usize = 32;
@@ -218,6 +218,19 @@ impl Store for InMemoryGraphStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::NeighborsDirection,
+            RequestOption::NeighborsTypes,
+            RequestOption::EntitiesType,
+            RequestOption::EntitiesFilter,
+            RequestOption::RelationshipsType,
+            RequestOption::RelationshipsSource,
+            RequestOption::RelationshipsTarget,
+            RequestOption::RelationshipsFilter,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {

@@ -15,13 +15,14 @@ use larder_kernel::storage::history::{
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
-    HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, Page, PageRequest, Replaced,
-    Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, OptionSet, Page, PageRequest,
+    Replaced, Replacement, RequestOption, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread,
+    ThreadInfo, Ttl,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
-use super::offload;
 use super::sharded_map::{LogPage, Record, ShardedMap};
+use crate::internal::offload;
 use state::ThreadState;
 
 type Threads = ShardedMap<Thread, ThreadState>;
@@ -190,6 +191,15 @@ impl Store for InMemoryHistoryProvider {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::AppendIdempotencyKey,
+            RequestOption::AppendTtl,
+            RequestOption::MessagesOfAgents,
+            RequestOption::MessagesOfRoles,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {

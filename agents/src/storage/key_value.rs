@@ -13,7 +13,8 @@ use bytes::Bytes;
 use larder_kernel::storage::key_value::{check_list, check_put};
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, Durability, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest,
+    RequestOption, Result, Revision, Store,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
@@ -92,6 +93,10 @@ impl Store for InMemoryKeyValueStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[RequestOption::ValueCondition, RequestOption::ValueTtl])
     }
 
     async fn erase(&self) -> Result<()> {

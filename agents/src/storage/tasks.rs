@@ -16,8 +16,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::task::{check_add_tasks, check_claim, check_task_text};
 use larder_kernel::{
     AgentId, Board, BoardId, Capabilities, Claim, ConversationId, Durability, Error, ErrorKind, FencingToken,
-    Lease, Namespace, NewBoard, NewTask, Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId,
-    TaskPosition, TaskQuery, TaskStore, Transition, WorkerId,
+    Lease, Namespace, NewBoard, NewTask, OptionSet, Page, PageRequest, RequestOption, Result, RetryOutcome,
+    Store, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Transition, WorkerId,
 };
 
 use super::backend::{MemoryBackend, deadline_ms, default_namespace, now_ms};
@@ -152,6 +152,19 @@ impl Store for InMemoryTaskStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::BoardLabel,
+            RequestOption::BoardParent,
+            RequestOption::TaskDescription,
+            RequestOption::TaskMetadata,
+            RequestOption::TasksStatuses,
+            RequestOption::TransitionExpected,
+            RequestOption::TransitionToken,
+            RequestOption::TransitionResult,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {

@@ -4,7 +4,7 @@ use larder_kernel::Result;
 use sha2::{Digest as _, Sha256};
 
 use super::record::Record;
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The result of a scan. Two backends with the same data have the same digest, regardless of the kind of
 /// backend.

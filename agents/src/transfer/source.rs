@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::archive::Archive;
 use super::record::{BlobRecord, Record};
 use super::scan::{Ordered, Scan};
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// A source of records.
 #[derive(Debug, Clone)]

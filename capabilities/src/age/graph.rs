@@ -61,6 +61,10 @@ store! {
     AgeGraphStore as store,
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
+    options: [
+        NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
+        RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
+    ],
     erase: store.engine
         .transaction("graph.erase", &(&store.namespace, &store.graph), |connection, &(namespace, graph)| {
             Box::pin(schema::drop_graph(connection, namespace, graph))

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use crate::postgres::Migrate;
 use crate::postgres::engine::Engine;
 use crate::postgres::failure::{Failure, Fallible};
-use larder_agents::hex::hex;
+use larder_agents::internal::hex;
 
 const OPEN: &str = "age.open";
 /// The oldest supported version.

@@ -102,6 +102,7 @@ store! {
     FsBlobStore as store,
     shows: {},
     capabilities: store.capabilities.clone(),
+    options: [BlobContentType, BlobMetadata, BlobRange, PresignContentType],
     erase: {
         let (_waiting, cancelled) = cancellation();
         store

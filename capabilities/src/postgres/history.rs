@@ -102,6 +102,7 @@ store! {
     PostgresHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
     erase: {
         // In steps, so that no statement exceeds its time limit.
         while store

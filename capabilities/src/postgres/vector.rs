@@ -87,6 +87,7 @@ store! {
     PostgresVectorStore as store,
     shows: { engine: &store.engine, embedder: &store.embedder.is_some() },
     capabilities: store.engine.capabilities(),
+    options: [SearchFilter, SearchScoreMin],
     erase: {
         store.engine
             .transaction("vectors.erase", &store.namespace, |connection, namespace| {

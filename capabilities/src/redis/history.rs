@@ -76,6 +76,7 @@ store! {
     RedisHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
     erase: store.index.erase("history.erase").await,
 }
 

@@ -139,6 +139,7 @@ store! {
     S3BlobStore as store,
     shows: {},
     capabilities: store.capabilities.clone(),
+    options: [BlobContentType, BlobMetadata, BlobRange, PresignContentType],
     erase: erase::erase(&store.engine, &store.layout).await,
 }
 

@@ -137,6 +137,7 @@ store! {
     SqliteHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
+    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
     erase: {
         let namespace = store.namespace.clone();
         let job = move |sql: &Connection| {

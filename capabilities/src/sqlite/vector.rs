@@ -45,6 +45,7 @@ store! {
     SqliteVectorStore as store,
     shows: { engine: &store.engine, embedder: &store.embedder.is_some() },
     capabilities: capabilities(&store.engine),
+    options: [SearchFilter, SearchScoreMin],
     erase: {
         let namespace = store.namespace.clone();
         store.engine.write("vectors.erase", move |connection| write::erase(connection, &namespace)).await

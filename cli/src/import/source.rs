@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::Path;
 
-use larder::hex::hex;
 use larder::transcript::{TranscriptReader, TranscriptReport};
 use larder_kernel::{ChatMessage, Error};
 
@@ -40,7 +39,7 @@ pub(super) struct Survey {
 impl Survey {
     /// Returns the digest of the whole file, in hexadecimal.
     pub(super) fn digest(&self) -> String {
-        hex(&self.whole)
+        self.whole.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -15,8 +15,8 @@ use larder::Registry;
 use larder_cli::{durable, url};
 use larder_conformance::{Effort, OpenOptions, StoreSet, Verdict};
 use larder_kernel::{
-    AppendOptions, Appended, Capabilities, ChatMessage, HistoryProvider, Namespace, Result, Seq, Store,
-    StoredMessage, Thread,
+    AppendOptions, Appended, Capabilities, ChatMessage, HistoryProvider, Namespace, OptionSet, Result, Seq,
+    Store, StoredMessage, Thread,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::sync::mpsc;
@@ -121,6 +121,10 @@ impl Store for Lossy {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

@@ -125,6 +125,10 @@ macro_rules! forward_store {
                 declared
             }
 
+            fn options(&self) -> ::larder_kernel::OptionSet {
+                self.inner.options()
+            }
+
             async fn erase(&self) -> ::larder_kernel::Result<()> {
                 use ::larder_kernel::{Error, ErrorKind};
                 match self.defect {

@@ -26,6 +26,7 @@ defects! { KeyValue;
     creating_overwrites: CreatingOverwrites => ["KV-004", "KV-008"],
     a_lost_creation_has_another_error: LostCreationExists => ["KV-004", "KV-008"],
     a_put_keeps_the_time_to_live: TtlKept => ["KV-012"],
+    a_declared_option_is_ignored: TtlIgnored => ["STORE-015", "KV-011"],
     an_absent_key_is_an_error: AbsentIsAnError => ["KV-021"],
     deleting_at_a_revision_deletes_any: DeletesAnyRevision => ["KV-025"],
     a_prefix_is_a_pattern: PrefixIsPattern => ["KV-034"],
@@ -148,6 +149,7 @@ impl KeyValueStore for Wrong {
             (Defect::LargeValuesDropped, _) if (64 << 10..=VALUE_BYTES_MAX).contains(&value.len()) => {
                 return Ok(Revision::new(1));
             }
+            (Defect::TtlIgnored, _) => options.ttl = None,
             (Defect::WrittenInPart, KeyValueCondition::None) => {
                 return self.put_in_part(&bucket, &key, value, options).await;
             }

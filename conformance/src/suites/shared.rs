@@ -5,6 +5,7 @@ mod cancellation;
 mod erasure;
 pub(crate) mod methods;
 mod namespaces;
+mod options;
 mod outage;
 mod probe;
 mod secrecy;
@@ -48,6 +49,12 @@ fn of(contract: Contract) -> Vec<Case> {
         each(contract, "STORE-012", "errors_and_debug_show_no_stored_text", secrecy::keeps_canaries),
         each(contract, "STORE-013", "a_refused_call_changes_nothing", outage::refusals_change_nothing),
         each(contract, "STORE-014", "a_lost_connection_is_reestablished", outage::works_again),
+        each(
+            contract,
+            "STORE-015",
+            "options_have_their_effect_or_are_refused",
+            options::have_their_effect_or_are_refused,
+        ),
     ]
 }
 

@@ -4,7 +4,7 @@
 //! reject the types listed here.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -24,6 +24,14 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("RetryOutcome", "a task has a retry left, or none"),
     ("TaskPosition", "a number with a name"),
     ("Thread", "an address: a backend that ignored a further part would mix up two threads"),
+];
+
+/// The request types without optional fields, each with the fields that every store reads.
+const WITHOUT_OPTIONS: &[(&str, &[&str])] = &[
+    ("LanguageModelRequest", &["messages", "output_tokens_max"]),
+    ("PageRequest", &["after", "limit"]),
+    ("Replacement", &["up_to", "seen", "messages"]),
+    ("Ttl", &["after", "refresh_on_use"]),
 ];
 
 fn root() -> PathBuf {
@@ -234,4 +242,36 @@ fn the_guide_and_the_examples_show_no_literal_of_our_structs() {
         ),
         [1]
     );
+}
+
+/// A request that gets an optional field must report it, so that no store ignores it.
+#[test]
+fn every_request_with_optional_fields_reports_them() {
+    let mut paths = Vec::new();
+    files(&root().join("kernel/src"), &["rs"], &mut paths);
+    let (mut requests, mut reporting) = (BTreeMap::new(), BTreeSet::new());
+    for path in paths {
+        let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
+        let mut found = Vec::new();
+        shapes(&file.items, &mut found);
+        let ends = ["Options", "Query", "Request", "NewTask", "NewBoard", "Transition", "Replacement", "Ttl"];
+        let asked = found.into_iter().filter(|shape| ends.iter().any(|end| shape.name.ends_with(end)));
+        requests.extend(asked.map(|shape| (shape.name, shape.fields)));
+        for item in &file.items {
+            let Item::Impl(item) = item else { continue };
+            let syn::Type::Path(of) = &*item.self_ty else { continue };
+            let reports = |member: &syn::ImplItem| matches!(member, syn::ImplItem::Fn(method) if method.sig.ident == "options");
+            if item.trait_.is_none() && item.items.iter().any(reports) {
+                reporting.insert(of.path.segments.last().unwrap().ident.to_string());
+            }
+        }
+    }
+    assert!(reporting.contains("MessageFilter") && requests.len() > 12, "{requests:?}");
+    for (name, fields) in requests {
+        let base = WITHOUT_OPTIONS.iter().find(|(other, _)| *other == name).map(|(_, fields)| *fields);
+        match base {
+            Some(base) => assert_eq!(fields, base, "{name} has another field: report it as an option"),
+            None => assert!(reporting.contains(&name), "{name} does not report its options"),
+        }
+    }
 }

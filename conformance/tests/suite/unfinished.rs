@@ -10,8 +10,8 @@ use larder_agents::storage::{InMemoryHistoryProvider, MemoryBackend};
 use larder_conformance::{CaseOutcome, Harness, Level, OpenOptions, Report, StoreSet, Suite, Verdict};
 use larder_kernel::{
     AppendOptions, Appended, BlobStore, Capabilities, ChatMessage, Contract, Durability, GraphStore,
-    HistoryProvider, KeyValueStore, Namespace, Result, Seq, Store, StoredMessage, TaskStore, Thread,
-    ThreadInfo, VectorStore,
+    HistoryProvider, KeyValueStore, Namespace, OptionSet, RequestOption, Result, Seq, Store, StoredMessage,
+    TaskStore, Thread, ThreadInfo, VectorStore,
 };
 
 /// A history with six of its thirteen methods, all of them correct.
@@ -26,6 +26,10 @@ impl Store for SixMethods {
 
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.0.options()
     }
 
     async fn erase(&self) -> Result<()> {
@@ -96,6 +100,10 @@ impl Store for NoMethods {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(RequestOption::ALL)
     }
 
     async fn erase(&self) -> Result<()> {

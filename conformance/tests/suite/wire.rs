@@ -11,8 +11,8 @@ use futures_util::{StreamExt, stream};
 use larder_kernel::{
     AppendOptions, Appended, BucketInfo, BucketName, Capabilities, ChatMessage, Durability, Error, ErrorKind,
     HistoryEvent, HistoryEventKind, HistoryEvents, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Outcome, Page, PageRequest,
-    Result, Revision, Seq, Store, StoredMessage, Thread,
+    KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Outcome, Page,
+    PageRequest, RequestOption, Result, Revision, Seq, Store, StoredMessage, Thread,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -148,6 +148,10 @@ impl Store for Wire {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(RequestOption::ALL)
     }
 
     async fn erase(&self) -> Result<()> {

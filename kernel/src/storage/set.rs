@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Contract, Store};
+use super::{Contract, Store, guard};
 use crate::capability::Capabilities;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Namespace;
@@ -67,9 +67,10 @@ macro_rules! each_contract {
                 }
 
                 #[doc = concat!("Sets the ", $what, ".")]
+                /// A store that does not declare every option gets a wrapper that refuses the others.
                 #[must_use]
                 pub fn $with(mut self, store: Arc<dyn $kind>) -> Self {
-                    self.$field = Slot::Open(store);
+                    self.$field = Slot::Open(guard::$field(store));
                     self
                 }
             )*

@@ -25,7 +25,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::filter::{DOCUMENT, converted};
-use larder_agents::hex::hex;
+use larder_agents::internal::hex;
 
 /// The metadata key of the number of embeddings of the document.
 const PARTS: &str = "parts";

@@ -14,7 +14,8 @@ use larder_agents::tokens::TokenCounter;
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
     Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, LanguageModel,
-    LanguageModelRequest, Namespace, Origin, Page, PageRequest, Result, Revision, Store, Thread, Window,
+    LanguageModelRequest, Namespace, OptionSet, Origin, Page, PageRequest, Result, Revision, Store, Thread,
+    Window,
 };
 
 use crate::test_backend::{Room, TestBackend as Backend};
@@ -219,6 +220,10 @@ impl Store for Shaky {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

@@ -20,7 +20,12 @@ use larder_kernel::{
 use super::ring::{KeyRing, PIECE_SEAL_BYTES, PIECES_HEADER_BYTES, Place, corrupt};
 use super::{Sealed, shared};
 
-shared!(BlobStore, BlobPresignGet, BlobPresignPut);
+shared!(
+    BlobStore,
+    [BlobContentType, BlobMetadata, BlobRange, PresignContentType],
+    BlobPresignGet,
+    BlobPresignPut
+);
 
 const GET: &str = "blobs.get";
 const PUT: &str = "blobs.put";

@@ -14,7 +14,20 @@ use larder_kernel::{
 use super::ring::{Place, corrupt};
 use super::{Sealed, shared};
 
-shared!(GraphStore, Cypher);
+shared!(
+    GraphStore,
+    [
+        NeighborsDirection,
+        NeighborsTypes,
+        EntitiesType,
+        EntitiesFilter,
+        RelationshipsType,
+        RelationshipsSource,
+        RelationshipsTarget,
+        RelationshipsFilter
+    ],
+    Cypher
+);
 
 /// The only property that the inner store receives.
 const SEALED: &str = "sealed";

@@ -21,9 +21,9 @@ use larder_kernel::{
 use super::ring::{KeyRing, Nonce, Place, corrupt};
 use super::text::{base64, bytes_in, from_base64, pack, packed_in, read, unpack, written};
 use super::{Sealed, shared};
-use crate::storage::offload;
+use crate::internal::offload;
 
-shared!(HistoryProvider);
+shared!(HistoryProvider, [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles]);
 
 /// The size of the ciphertext's length, in bytes.
 const LENGTH_BYTES: usize = 4;

@@ -12,9 +12,9 @@ use larder_kernel::{
 
 use super::ring::{KeyRing, Nonce, Place};
 use super::{Sealed, shared};
-use crate::storage::offload;
+use crate::internal::offload;
 
-shared!(KeyValueStore);
+shared!(KeyValueStore, [ValueCondition, ValueTtl]);
 
 fn place(namespace: &Namespace, bucket: &BucketName, key: &Key) -> Place {
     Place::new("kv", namespace.as_str()).at(bucket.as_str()).at(key.as_str())

@@ -15,7 +15,19 @@ use serde::{Deserialize, Serialize};
 use super::ring::{Place, corrupt};
 use super::{Sealed, shared};
 
-shared!(TaskStore);
+shared!(
+    TaskStore,
+    [
+        BoardLabel,
+        BoardParent,
+        TaskDescription,
+        TaskMetadata,
+        TasksStatuses,
+        TransitionExpected,
+        TransitionToken,
+        TransitionResult
+    ]
+);
 
 /// The title that the inner store receives.
 const SEALED: &str = "sealed";

@@ -10,9 +10,9 @@ use larder_kernel::{
 
 use super::ring::{KeyRing, Place};
 use super::{Sealed, shared};
-use crate::storage::offload;
+use crate::internal::offload;
 
-shared!(VectorStore);
+shared!(VectorStore, [SearchFilter, SearchScoreMin]);
 
 /// The cost of a document apart from its bytes, in the steps of [`offload`].
 const STEPS: usize = 4 * 1024;

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use larder_kernel::{
     BlobKey, BlobStoreExt, Capabilities, Capability, Contract, CypherCapable, CypherRow, DeletedEntity,
     Durability, Entity, EntityId, EntityQuery, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
-    SubGraph, UpsertReport,
+    NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result,
+    Store, SubGraph, UpsertReport,
 };
 
 use super::super::{BlobCacheLayer, Layer, Layers, RetryLayer, Tenant};
@@ -73,6 +73,10 @@ impl Store for Speaking {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None).with(Capability::Cypher)
+    }
+
+    fn options(&self) -> OptionSet {
+        self.0.options()
     }
 
     async fn erase(&self) -> Result<()> {
@@ -185,6 +189,10 @@ impl Store for Forgetful {
 
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.0.options()
     }
 
     async fn erase(&self) -> Result<()> {

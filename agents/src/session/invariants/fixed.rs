@@ -8,7 +8,7 @@ use bytes::Bytes;
 use larder_kernel::{
     AppendOptions, BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider,
     HistoryProviderExt, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore,
-    Namespace, Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store,
+    Namespace, OptionSet, Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store,
 };
 
 use super::case::Step;
@@ -184,6 +184,10 @@ impl Store for FailsOnce {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

@@ -10,8 +10,8 @@ use larder_kernel::{CollectionInfo, CollectionName, PutMode, PutReport, Result};
 
 use super::matrix::Rows;
 use super::row::{Record, Row};
+use crate::internal::offload::{self, WAIT_STEPS, readers_wait, writers_wait};
 use crate::storage::MemoryBackend;
-use crate::storage::offload::{self, WAIT_STEPS, readers_wait, writers_wait};
 
 /// The cost of freeing a document, in steps.
 const DROP_STEPS: usize = 64;

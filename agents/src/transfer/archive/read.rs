@@ -14,7 +14,7 @@ use super::Archive;
 use super::format::{
     AnyHeader, CHECKSUM_CHARS, End, Header, LINE_BYTES_MAX, Line, Mark, READ, VERSION, altered, failed,
 };
-use crate::hex::hex;
+use crate::internal::hex;
 use crate::transfer::digest::{Digest, Digester};
 use crate::transfer::position::{Chain, Position};
 use crate::transfer::record::{BlobRecord, Record, SortKey};

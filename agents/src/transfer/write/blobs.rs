@@ -9,7 +9,7 @@ use larder_kernel::{
 use sha2::{Digest as _, Sha256};
 
 use super::Change;
-use crate::hex::hex;
+use crate::internal::hex;
 use crate::transfer::record::{BlobRecord, Record};
 use crate::transfer::source::Source;
 

@@ -23,7 +23,7 @@ use crate::fs::CHUNK_BYTES;
 use crate::fs::buffer_pool::BufferPool;
 use crate::fs::engine::{Engine, failed, open_file};
 use crate::fs::layout::{BlobPath, blob_path};
-use larder_agents::hex::hex;
+use larder_agents::internal::hex;
 
 const OPERATION: &str = "blobs.get";
 /// The number of pieces that are read concurrently.

@@ -16,7 +16,7 @@ use super::*;
 use crate::fs::CHUNK_BYTES;
 use crate::fs::engine::LockMode;
 use crate::fs::layout;
-use larder_agents::hex::hex;
+use larder_agents::internal::hex;
 
 fn key(text: &str) -> BlobKey {
     BlobKey::new(text).unwrap()

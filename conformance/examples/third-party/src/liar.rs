@@ -37,7 +37,14 @@ impl LyingBlobs {
         if options.condition == BlobCondition::Absent && blobs.contains_key(&self.at(key)) {
             return Err(Error::new(ErrorKind::Conflict, "blobs.put", "the blob already exists"));
         }
-        let info = BlobInfo::new(key.clone(), bytes.len() as u64, ETag::new(VERSION.fetch_add(1, Ordering::Relaxed).to_string())?, Timestamp::now()).with_content_type(options.content_type).with_metadata(options.metadata);
+        let info = BlobInfo::new(
+            key.clone(),
+            bytes.len() as u64,
+            ETag::new(VERSION.fetch_add(1, Ordering::Relaxed).to_string())?,
+            Timestamp::now(),
+        )
+        .with_content_type(options.content_type)
+        .with_metadata(options.metadata);
         blobs.insert(self.at(key), (info.clone(), bytes));
         Ok(info)
     }
@@ -57,6 +64,15 @@ impl Store for LyingBlobs {
         // The third false declaration: nothing outlives the last handle.
         let declared = Capabilities::new(Durability::Power).with(Capability::BlobLongKeys);
         declared.with(Capability::BlobIfMatch).with(Capability::BlobPresignGet)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::BlobContentType,
+            RequestOption::BlobMetadata,
+            RequestOption::BlobRange,
+            RequestOption::PresignContentType,
+        ])
     }
     async fn erase(&self) -> Result<()> {
         self.blobs().retain(|(namespace, _), _| *namespace != self.namespace);

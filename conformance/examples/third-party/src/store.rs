@@ -38,6 +38,15 @@ impl Store for AfternoonHistory {
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::AppendIdempotencyKey,
+            RequestOption::AppendTtl,
+            RequestOption::MessagesOfAgents,
+            RequestOption::MessagesOfRoles,
+        ])
+    }
     async fn erase(&self) -> Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|(namespace, _), _| *namespace != self.namespace);

@@ -103,6 +103,10 @@ macro_rules! wrong {
                 self.inner.capabilities()
             }
 
+            fn options(&self) -> ::larder_kernel::OptionSet {
+                self.inner.options()
+            }
+
             async fn erase(&self) -> ::larder_kernel::Result<()> {
                 self.inner.erase().await
             }

@@ -13,6 +13,7 @@ use super::key::BlobKey;
 use crate::check;
 use crate::error::{Error, Result};
 use crate::limits::ID_BYTES_MAX;
+use crate::storage::options::{OptionSet, RequestOption};
 use crate::timestamp::Timestamp;
 
 /// The version of a blob, opaque to callers: 1 to 512 bytes of visible ASCII.
@@ -122,6 +123,16 @@ impl BlobPutOptions {
         self.metadata = metadata;
         self
     }
+
+    /// Returns the options that are set. The condition has capabilities of its own.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { condition: _, content_type, metadata } = self;
+        OptionSet::NONE
+            .with_if(content_type.is_some(), RequestOption::BlobContentType)
+            .with_if(!metadata.is_empty(), RequestOption::BlobMetadata)
+    }
 }
 
 /// The bytes of a blob to read.
@@ -179,6 +190,14 @@ impl BlobGetOptions {
     pub fn with_range(mut self, range: impl Into<Option<ByteRange>>) -> Self {
         self.range = range.into();
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { range } = self;
+        OptionSet::NONE.with_if(range.is_some(), RequestOption::BlobRange)
     }
 }
 
@@ -312,6 +331,14 @@ impl PresignRequest {
     pub fn with_content_type(mut self, content_type: impl Into<String>) -> Self {
         self.content_type = Some(content_type.into());
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { method: _, valid_for: _, content_type } = self;
+        OptionSet::NONE.with_if(content_type.is_some(), RequestOption::PresignContentType)
     }
 }
 

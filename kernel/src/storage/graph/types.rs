@@ -6,6 +6,7 @@ use crate::filter::Filter;
 use crate::id::{EntityId, EntityType, RelationshipId, RelationshipType};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::metadata::Metadata;
+use crate::storage::options::{OptionSet, RequestOption};
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,6 +145,16 @@ impl NeighborQuery {
         self.limit = limit;
         self
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { depth: _, direction, relationship_types, limit: _ } = self;
+        OptionSet::NONE
+            .with_if(*direction != Direction::Both, RequestOption::NeighborsDirection)
+            .with_if(!relationship_types.is_empty(), RequestOption::NeighborsTypes)
+    }
 }
 
 impl Default for NeighborQuery {
@@ -230,6 +241,16 @@ impl EntityQuery {
         self.filter = filter.into();
         self
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { entity_type, filter } = self;
+        OptionSet::NONE
+            .with_if(entity_type.is_some(), RequestOption::EntitiesType)
+            .with_if(filter.is_some(), RequestOption::EntitiesFilter)
+    }
 }
 
 /// The relationships to find. The default finds all.
@@ -273,6 +294,18 @@ impl RelationshipQuery {
     pub fn with_filter(mut self, filter: impl Into<Option<Filter>>) -> Self {
         self.filter = filter.into();
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { relationship_type, source, target, filter } = self;
+        OptionSet::NONE
+            .with_if(relationship_type.is_some(), RequestOption::RelationshipsType)
+            .with_if(source.is_some(), RequestOption::RelationshipsSource)
+            .with_if(target.is_some(), RequestOption::RelationshipsTarget)
+            .with_if(filter.is_some(), RequestOption::RelationshipsFilter)
     }
 }
 

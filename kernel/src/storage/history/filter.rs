@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::id::{AgentId, AgentRole, Thread};
 use crate::limits::MESSAGE_FILTER_TERMS_MAX;
 use crate::message::ChatMessage;
+use crate::storage::options::{OptionSet, RequestOption};
 
 /// A selector of messages by author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,6 +171,17 @@ impl MessageFilter {
         }
         self.kinds.push(new);
         self
+    }
+
+    /// Returns the options that are set: the kinds of selectors that the filter has.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        let Self { kinds } = self;
+        let selectors = kinds.iter().flat_map(Kind::selectors);
+        selectors.fold(OptionSet::NONE, |set, selector| match selector {
+            MessageSelector::Agent(_) => set.with(RequestOption::MessagesOfAgents),
+            MessageSelector::Role(_) => set.with(RequestOption::MessagesOfRoles),
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{IdempotencyKey, RunId, Seq, Thread};
 use crate::message::ChatMessage;
+use crate::storage::options::{OptionSet, RequestOption};
 
 /// A message and its `Seq` in the thread. Cloning shares the message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,6 +96,16 @@ impl AppendOptions {
     pub fn with_ttl(mut self, ttl: impl Into<Option<Ttl>>) -> Self {
         self.ttl = ttl.into();
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { idempotency_key, ttl } = self;
+        OptionSet::NONE
+            .with_if(idempotency_key.is_some(), RequestOption::AppendIdempotencyKey)
+            .with_if(ttl.is_some(), RequestOption::AppendTtl)
     }
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BucketName, Key, Revision};
+use crate::storage::options::{OptionSet, RequestOption};
 use crate::timestamp::Timestamp;
 
 /// The condition of a put.
@@ -44,6 +45,16 @@ impl KeyValuePutOptions {
     pub fn with_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.ttl = ttl.into();
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { condition, ttl } = self;
+        OptionSet::NONE
+            .with_if(*condition != KeyValueCondition::None, RequestOption::ValueCondition)
+            .with_if(ttl.is_some(), RequestOption::ValueTtl)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::id::{AgentId, ConversationId, FencingToken, Revision, TaskId, WorkerId};
 use crate::limits::TASK_RETRIES_DEFAULT;
 use crate::metadata::Metadata;
+use crate::storage::options::{OptionSet, RequestOption};
 use crate::timestamp::Timestamp;
 
 /// The address of a board: an agent in a conversation.
@@ -309,6 +310,16 @@ impl NewTask {
             metadata: self.metadata,
         }
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { id: _, title: _, description, retries_max: _, metadata } = self;
+        OptionSet::NONE
+            .with_if(description.is_some(), RequestOption::TaskDescription)
+            .with_if(!metadata.is_empty(), RequestOption::TaskMetadata)
+    }
 }
 
 /// A board to create.
@@ -342,6 +353,19 @@ impl NewBoard {
     pub fn with_parent(mut self, parent: impl Into<Option<AgentId>>) -> Self {
         self.parent = parent.into();
         self
+    }
+
+    /// Returns the options that are set, those of the tasks included.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { label, parent, tasks } = self;
+        tasks
+            .iter()
+            .map(NewTask::options)
+            .fold(OptionSet::NONE, OptionSet::union)
+            .with_if(label.is_some(), RequestOption::BoardLabel)
+            .with_if(parent.is_some(), RequestOption::BoardParent)
     }
 }
 
@@ -483,6 +507,14 @@ impl TaskQuery {
     pub fn wants(&self, status: TaskStatus) -> bool {
         self.statuses.is_empty() || self.statuses.contains(&status)
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { statuses } = self;
+        OptionSet::NONE.with_if(!statuses.is_empty(), RequestOption::TasksStatuses)
+    }
 }
 
 /// A transition of a task to another status.
@@ -525,6 +557,17 @@ impl Transition {
     pub fn with_result(mut self, result: impl Into<String>) -> Self {
         self.result = Some(result.into());
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { to: _, expected, token, result } = self;
+        OptionSet::NONE
+            .with_if(expected.is_some(), RequestOption::TransitionExpected)
+            .with_if(token.is_some(), RequestOption::TransitionToken)
+            .with_if(result.is_some(), RequestOption::TransitionResult)
     }
 }
 

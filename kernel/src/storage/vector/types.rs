@@ -10,6 +10,7 @@ use crate::filter::Filter;
 use crate::id::{CollectionName, DocumentId};
 use crate::limits::{DIMENSIONS_MAX, EMBEDDING_NORM_SQUARED_MAX, EMBEDDING_NORM_SQUARED_MIN};
 use crate::metadata::Metadata;
+use crate::storage::options::{OptionSet, RequestOption};
 
 /// A vector of 1 to 16,000 finite 32-bit floats whose direction 32-bit arithmetic can express.
 ///
@@ -245,6 +246,16 @@ impl SearchRequest {
     pub fn with_score_min(mut self, score_min: f32) -> Self {
         self.score_min = Some(score_min);
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { embedding: _, limit: _, filter, score_min } = self;
+        OptionSet::NONE
+            .with_if(filter.is_some(), RequestOption::SearchFilter)
+            .with_if(score_min.is_some(), RequestOption::SearchScoreMin)
     }
 }
 

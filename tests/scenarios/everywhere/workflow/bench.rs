@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
-    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page,
-    PageRequest, Result, Revision, Store, Thread, ToolCall, ToolResult,
+    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet,
+    Page, PageRequest, Result, Revision, Store, Thread, ToolCall, ToolResult,
 };
 use serde_json::Value;
 
@@ -179,6 +179,10 @@ impl Store for FaultyState {
     }
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
     async fn erase(&self) -> Result<()> {
         self.inner.erase().await
