@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::covered::MessageMark;
 use super::summary::Summary;
 use super::summary_store::SummaryStore;
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The longest time that drafts are kept.
 const TTL: Duration = Duration::from_secs(24 * 3600);
