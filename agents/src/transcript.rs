@@ -41,6 +41,7 @@ mod envelope;
 mod fields;
 #[cfg(test)]
 mod forms;
+mod open_calls;
 #[cfg(test)]
 mod properties;
 mod reader;

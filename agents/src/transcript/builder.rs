@@ -4,7 +4,7 @@ use larder_kernel::{ChatMessage, Error, Result, Role, ToolCall, ToolResult};
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, text, unreadable};
-use super::reader::OpenCalls;
+use super::open_calls::OpenCalls;
 use super::shape::{Owner, Shape};
 use super::{CALL_ID, CALLS, PARSE, ROLE};
 

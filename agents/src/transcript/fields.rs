@@ -197,6 +197,31 @@ fn plain_at(value: &Value, numbers: bool, depth: usize) -> bool {
     }
 }
 
+/// Returns `true` if every number is spelled as a store writes it: not `1.50`, and not with more digits than a
+/// 64-bit float has.
+pub(super) fn is_spelled_plainly(json: &str) -> bool {
+    let (bytes, mut at) = (json.as_bytes(), 0);
+    let mut within = false;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' if within => at += 1,
+            b'"' => within = !within,
+            b'-' | b'0'..=b'9' if !within => {
+                let is_part = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+                let number = &json[at..at + bytes[at..].iter().take_while(is_part).count()];
+                let written = serde_json::from_str::<Value>(number).map(|number| number.to_string());
+                if !written.is_ok_and(|written| written == number) {
+                    return false;
+                }
+                at += number.len() - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    true
+}
+
 /// Returns the value as every backend returns it: keys in order, and a whole number without a fraction or an
 /// exponent.
 pub(super) fn canonical(value: &Value) -> Value {

@@ -87,7 +87,11 @@ impl<'a> Values<'a> {
                 let line = self.text[self.at..].trim_ascii_end();
                 self.mode = match (line.first(), line.last()) {
                     (Some(b'['), _) => Mode::List(false),
-                    (Some(b'{'), Some(b'{' | b'[' | b',' | b':')) => Mode::Spread,
+                    (Some(b'{'), Some(b'{' | b'[' | b',' | b':'))
+                        if Nesting::default().end(line).is_none() =>
+                    {
+                        Mode::Spread
+                    }
                     _ => Mode::Lines,
                 };
                 if let Mode::List(_) = self.mode {
@@ -98,7 +102,8 @@ impl<'a> Values<'a> {
             if self.mode == Mode::Spread {
                 return self.spread().map(Some);
             }
-            let json = [self.indent(), self.text.split_off(self.at)].concat();
+            let json = [&*self.indent(), self.text[self.at..].trim_ascii_end()].concat();
+            self.text.clear();
             return Ok(Some(Value { line: self.line, json }));
         }
     }
@@ -274,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_value_is_a_line_an_item_of_a_list_or_several_lines() {
-        assert_eq!(read("\u{feff}{\"a\":1}\n\n  {}\r\n").unwrap(), [at(1, "{\"a\":1}\n"), at(3, "{}\r\n")]);
+        assert_eq!(read("\u{feff}{\"a\":1}\n\n  {}\r\n").unwrap(), [at(1, "{\"a\":1}"), at(3, "{}")]);
         assert_eq!(
             read("[{\"a\":\"]}\"},\n [1]\n,{}]").unwrap(),
             [at(1, "{\"a\":\"]}\"}"), at(2, "[1]"), at(3, "{}")]
@@ -285,6 +290,7 @@ mod tests {
             [at(1, "{\n\"a\": \"\\\"}\"\n}"), at(4, "{\n}")]
         );
         assert_eq!(read("{\"a\": 1\n{\"b\": 2}\n").unwrap().len(), 2);
+        assert_eq!(read("{\"a\": 1},\n{}\n").unwrap(), [at(1, "{\"a\": 1},"), at(2, "{}")]);
         assert_eq!(read("{\n\"a\": 1\n").unwrap(), [at(1, "{\n\"a\": 1\n")]);
     }
 
