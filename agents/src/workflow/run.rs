@@ -35,7 +35,7 @@ pub struct Workflow {
     pub(crate) revision: Revision,
     /// The conversation of a transient state that is kept only in this handle.
     pub(crate) local: Option<(Visit, Vec<ChatMessage>)>,
-    /// What transient states hand to later ones.
+    /// The summaries of transient states, for later states.
     pub(crate) transient: TransientSummaries,
     pub(crate) turn: Option<OpenTurn>,
 }
