@@ -26,7 +26,8 @@ handle!(
     /// # }
     /// ```
     Blobs,
-    BlobStore
+    BlobStore,
+    blobs
 );
 
 impl Blobs {

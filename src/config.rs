@@ -24,6 +24,7 @@ use serde::Deserialize;
 /// ```
 #[derive(Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct StoresConfig {
     /// The namespace. The default is `default`.
     pub namespace: Option<Namespace>,
@@ -47,6 +48,7 @@ pub struct StoresConfig {
 /// One URL or several.
 #[derive(Clone, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum Urls {
     /// One URL.
     One(String),
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_no_text_is_named() {
+    fn a_variable_that_is_not_utf_8_is_named() {
         let read = |name: &str| if name == "LARDER_BLOBS_URL" { Err(()) } else { Ok(None) };
         let error = StoresConfig::from_variables(read).unwrap_err();
         assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("blobs_url")));

@@ -30,6 +30,7 @@ use crate::registry::Registry;
 
 /// The diagnosis of one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Diagnosis {
     /// The driver's name, as [`Backend::name`](crate::Backend::name) returns it.
     pub backend: &'static str,
@@ -82,8 +83,8 @@ impl Registry {
             findings.add(Check::fail(
                 "time",
                 format!("the diagnosis did not finish within {} ms", millis(timeout)),
-                "a backend that responds this slowly delays programs as well",
-                "check its load and the network, or allow more time",
+                "a backend that responds this slowly also delays programs",
+                "check the backend's load and the network, or allow more time",
             ));
         }
         Ok(Diagnosis { backend, checks: findings.take(), elapsed_ms: millis(begun.elapsed()) })

@@ -25,7 +25,8 @@ handle!(
     /// # }
     /// ```
     Graph,
-    GraphStore
+    GraphStore,
+    graph
 );
 
 impl Graph {

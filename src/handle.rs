@@ -9,7 +9,7 @@ pub(crate) fn id<I>(given: impl TryInto<I, Error: Into<Error>>) -> Result<I> {
 
 /// Defines the struct of a handle, the access to its provider, and its conversions.
 macro_rules! handle {
-    ($(#[$doc:meta])* $name:ident, $provider:ident) => {
+    ($(#[$doc:meta])* $name:ident, $provider:ident, $guard:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
         pub struct $name(std::sync::Arc<dyn larder_kernel::$provider>);
@@ -20,7 +20,7 @@ macro_rules! handle {
             )]
             #[must_use]
             pub fn new(provider: std::sync::Arc<dyn larder_kernel::$provider>) -> Self {
-                Self(provider)
+                Self(larder_kernel::storage::guard::$guard(provider))
             }
 
             /// Returns the provider, for code that takes any backend as a trait object. Its methods can also
@@ -40,7 +40,7 @@ macro_rules! handle {
 
         impl From<std::sync::Arc<dyn larder_kernel::$provider>> for $name {
             fn from(provider: std::sync::Arc<dyn larder_kernel::$provider>) -> Self {
-                Self(provider)
+                Self::new(provider)
             }
         }
 

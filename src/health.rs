@@ -46,6 +46,7 @@ const NAME: &str = "larder-health";
 
 /// The health of the stores at one moment. It contains neither secrets nor stored data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Health {
     /// `true` if every store responded: the result of a readiness probe.
     pub ready: bool,
@@ -61,6 +62,7 @@ pub struct Health {
 
 /// The health of one store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ContractHealth {
     /// The contract.
     pub contract: Contract,
@@ -77,6 +79,7 @@ pub struct ContractHealth {
 
 /// The reason why a store did not respond.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct HealthError {
     /// The kind, as its name: `Unavailable`, `Timeout`, `PermissionDenied`, `ResourceExhausted` and so on.
     #[serde(serialize_with = "kind_name")]
@@ -87,6 +90,7 @@ pub struct HealthError {
 
 /// The health of one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct BackendHealth {
     /// The scheme of its URL.
     pub backend: &'static str,

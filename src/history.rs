@@ -27,7 +27,8 @@ handle!(
     /// # }
     /// ```
     History,
-    HistoryProvider
+    HistoryProvider,
+    history
 );
 
 impl History {

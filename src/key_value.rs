@@ -34,7 +34,8 @@ handle!(
     /// # }
     /// ```
     KeyValue,
-    KeyValueStore
+    KeyValueStore,
+    key_value
 );
 
 impl KeyValue {
@@ -152,8 +153,9 @@ impl KeyValue {
                 Err(error) if error.kind() == ErrorKind::Conflict => {
                     tries += 1;
                     if tries == UPDATE_TRIES {
-                        let message =
-                            "other writers came first each time; try again later or with fewer writers";
+                        let message = "other writers changed the key during every attempt; try again later \
+                                       or with \
+                             fewer writers";
                         return Err(Error::new(ErrorKind::Conflict, "key_value.update", message)
                             .with_context("tries", u64::from(tries)));
                     }

@@ -33,8 +33,6 @@ pub use stores::Stores;
 pub use tasks::Tasks;
 pub use vectors::Vectors;
 
-#[doc(hidden)]
-pub use larder_agents::hex;
 #[cfg(feature = "toolkit")]
 pub use larder_agents::{compaction, context, model, scope, session, tokens, transcript, workflow};
 pub use larder_agents::{layers, storage as memory, transfer};

@@ -31,7 +31,8 @@ handle!(
     /// # }
     /// ```
     Tasks,
-    TaskStore
+    TaskStore,
+    tasks
 );
 
 impl Tasks {

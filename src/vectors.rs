@@ -25,7 +25,8 @@ handle!(
     /// # }
     /// ```
     Vectors,
-    VectorStore
+    VectorStore,
+    vectors
 );
 
 impl Vectors {

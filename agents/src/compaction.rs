@@ -2,6 +2,7 @@
 
 mod agent;
 mod answers;
+mod close;
 mod combined;
 mod knowledge;
 mod neuralyzer;
@@ -19,6 +20,7 @@ pub(crate) mod turns;
 
 pub use agent::{Compacted, CompactionAgent, CompactionAgentConfig};
 pub(crate) use answers::Answers;
+pub use close::close_tool_calls;
 pub use combined::{CombinedMemory, LongTermMemory};
 pub use covered::{Covered, MessageMark};
 pub use knowledge::{KnowledgeBase, KnowledgeBaseConfig, SearchMode};
@@ -52,7 +54,6 @@ mod truncation;
 
 pub use condition::InteractionCondition;
 pub use document::{PipelineConfig, StrategyConfig, TokenBudgetComposedConfig};
-pub(crate) use groups::pair_ended_tool_calls;
 pub use groups::pair_tool_calls;
 pub use max_tokens::{MaxTokens, MaxTokensConfig, ShortTermMemory};
 pub use pipeline::Pipeline;
@@ -63,4 +64,4 @@ pub use tool_result::{ToolResultTruncation, ToolResultTruncationConfig};
 pub use truncation::{Truncation, TruncationConfig};
 
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;

@@ -33,7 +33,7 @@ pub mod compaction;
 #[cfg(feature = "toolkit")]
 pub mod context;
 #[doc(hidden)]
-pub mod hex;
+pub mod internal;
 pub mod layers;
 #[cfg(feature = "toolkit")]
 mod load;

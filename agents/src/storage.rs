@@ -8,8 +8,6 @@ mod expiry_queue;
 mod graph;
 mod history;
 mod key_value;
-#[doc(hidden)]
-pub mod offload;
 mod quota;
 mod sharded_map;
 mod tasks;

@@ -92,7 +92,7 @@ impl Graph {
 
     async fn found(&self, start: &EntityId, depth: u32) -> Outcome<Found> {
         let query = NeighborQuery::depth(depth).with_direction(Direction::Out);
-        let SubGraph { entities, relationships } = self.graph.neighbors(start, &query).await?;
+        let SubGraph { entities, relationships, .. } = self.graph.neighbors(start, &query).await?;
         Ok((entities.len(), relationships.len()))
     }
 }
@@ -116,8 +116,10 @@ fn subject(name: &'static str, depth: u32, graph: &Graph, peer: String, settings
     Subject {
         name,
         what: format!(
-            "the entities within {depth} hop(s) out and the relationships between, properties and all, of {} entities \
-             and {} relationships",
+            "the entities within {depth} outgoing {} and the relationships between them, with properties, of \
+             {} \
+             entities and {} relationships",
+            if depth == 1 { "hop" } else { "hops" },
             graph.nodes,
             graph.nodes * DEGREE
         ),
@@ -170,9 +172,7 @@ pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
         )
         .await?;
         let peer = format!("SQLite {}, {how}, properties parsed", rusqlite::version());
-        figures.push(
-            subject(name, depth, &graph, peer, "the same file, in memory of the system").figure(&rounds),
-        );
+        figures.push(subject(name, depth, &graph, peer, "the same file, in the page cache").figure(&rounds));
     }
     Ok(figures)
 }

@@ -32,6 +32,7 @@ pub(crate) use measure::{clock, failed_to_connect};
 /// The result of a check. The worst of several results is the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum CheckStatus {
     /// The check found nothing wrong.
     Ok,
@@ -55,6 +56,7 @@ impl CheckStatus {
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Check {
     /// The subject of the check: lower-case words joined by `_`, the same in every version.
     pub name: &'static str,
@@ -101,6 +103,6 @@ impl Check {
     /// Creates the check that could not run, from the error that prevented it.
     #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
     pub(crate) fn unknown(name: &'static str, error: &Error, why: &'static str) -> Self {
-        Self::warn(name, format!("cannot be told: {}", error.kind()), why, error.message().to_owned())
+        Self::warn(name, format!("unknown: {}", error.kind()), why, error.message().to_owned())
     }
 }

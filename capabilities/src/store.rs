@@ -7,13 +7,16 @@ macro_rules! store {
         $store:ident as $this:ident,
         shows: { $($field:ident: $shown:expr),* },
         capabilities: $capabilities:expr,
+        options: [$($option:ident),*],
         erase: $erase:expr,
     ) => {
         impl ::std::fmt::Debug for $store {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 #[allow(unused_variables)]
                 let $this = self;
-                f.debug_struct(stringify!($store))$(.field(stringify!($field), $shown))*.finish_non_exhaustive()
+                f.debug_struct(stringify!($store))
+                    $(.field(stringify!($field), $shown))*
+                    .finish_non_exhaustive()
             }
         }
 
@@ -26,6 +29,10 @@ macro_rules! store {
             fn capabilities(&self) -> ::larder_kernel::Capabilities {
                 let $this = self;
                 $capabilities
+            }
+
+            fn options(&self) -> ::larder_kernel::OptionSet {
+                ::larder_kernel::OptionSet::of(&[$(::larder_kernel::RequestOption::$option),*])
             }
 
             async fn erase(&self) -> ::larder_kernel::Result<()> {

@@ -81,7 +81,8 @@ fn code(status: CheckStatus, strict: bool) -> ExitCode {
     ExitCode::from(match status {
         CheckStatus::Ok => 0,
         CheckStatus::Warn => u8::from(strict),
-        CheckStatus::Fail => 2,
+        // A status that this version does not know is no success.
+        _ => 2,
     })
 }
 
@@ -89,11 +90,11 @@ fn code(status: CheckStatus, strict: bool) -> ExitCode {
 fn show(place: &Place) -> String {
     let Place { url, diagnosis, .. } = place;
     let mut text = format!("{}\n", printable(url));
-    for Check { name, status, seen, why, advice } in &diagnosis.checks {
+    for Check { name, status, seen, why, advice, .. } in &diagnosis.checks {
         text.push_str(&format!("  {:<4}  {name:<18}  {}\n", status.as_str(), printable(seen)));
         if *status != CheckStatus::Ok {
             text.push_str(&format!("        why  {why}\n"));
-            let advice = advice.as_deref().unwrap_or("look into the server's log");
+            let advice = advice.as_deref().unwrap_or("check the server's log");
             text.push_str(&format!("        do   {}\n", printable(advice)));
         }
     }

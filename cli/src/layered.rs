@@ -103,13 +103,18 @@ impl Around {
                 return Ok((plain.with(tenant), behind, options.clone()));
             }
             Self::Encryption => {
-                let behind = OpenOptions { embedder: None, ..options.clone() };
+                let behind = without_embedder(options);
                 return Ok((plain.with(sealing(options)), namespace.clone(), behind));
             }
             Self::Stack => return stack(namespace, options),
         };
         Ok((layers, namespace.clone(), options.clone()))
     }
+}
+
+/// Returns the options for the store behind an encryption layer, which computes the embeddings itself.
+fn without_embedder(options: &OpenOptions) -> OpenOptions {
+    OpenOptions::default().with_handle(options.handle)
 }
 
 fn sealing(options: &OpenOptions) -> EncryptionLayer {
@@ -133,7 +138,7 @@ fn stack(namespace: &Namespace, options: &OpenOptions) -> Result<(Layers, Namesp
         .limit(AT_ONCE)
         .with(BlobCacheLayer::new(CACHE_BYTES))
         .with(sealing(options));
-    Ok((layers, behind, OpenOptions { embedder: None, ..options.clone() }))
+    Ok((layers, behind, without_embedder(options)))
 }
 
 /// A backend with layers over its stores.
@@ -176,14 +181,14 @@ impl Harness for Layered {
     async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
         let (layers, behind, options) = self.around.layers(namespace, options)?;
         let stores = self.inner.open(&behind, &options).await?;
-        Ok(StoreSet {
-            history: stores.history.map(|store| layers.history(store)),
-            vectors: stores.vectors.map(|store| layers.vectors(store)),
-            graph: stores.graph.map(|store| layers.graph(store)),
-            blobs: stores.blobs.map(|store| layers.blobs(store)),
-            tasks: stores.tasks.map(|store| layers.tasks(store)),
-            key_value: stores.key_value.map(|store| layers.key_value(store)),
-        })
+        let mut layered = StoreSet::default();
+        layered.history = stores.history.map(|store| layers.history(store));
+        layered.vectors = stores.vectors.map(|store| layers.vectors(store));
+        layered.graph = stores.graph.map(|store| layers.graph(store));
+        layered.blobs = stores.blobs.map(|store| layers.blobs(store));
+        layered.tasks = stores.tasks.map(|store| layers.tasks(store));
+        layered.key_value = stores.key_value.map(|store| layers.key_value(store));
+        Ok(layered)
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
@@ -196,7 +201,10 @@ impl Harness for Layered {
 
     async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         let relayed = self.inner.relayed(relays).await?;
-        Ok(relayed.map(|through| Relayed { harness: self.of(through.harness), ..through }))
+        Ok(relayed.map(|mut through| {
+            through.harness = self.of(through.harness);
+            through
+        }))
     }
 
     async fn destroy(&self) -> Result<()> {
@@ -209,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_stands_before_the_url_and_no_scheme_is_taken_for_one() {
+    fn a_layer_precedes_the_url_and_no_scheme_is_parsed_as_a_layer() {
         assert_eq!(Around::split("stack+sqlite:./a+b.db"), Some((Around::Stack, "sqlite:./a+b.db")));
         assert_eq!(Around::split("retry+redis+cluster://h:1"), Some((Around::Retry, "redis+cluster://h:1")));
         for url in ["redis+cluster://h:1", "memory:", "sqlite:./trace+1.db", "+memory:"] {

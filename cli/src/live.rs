@@ -74,7 +74,7 @@ impl Backends {
                 Err(error) => sentence(&error),
             },
         };
-        self.absent.push(AbsentBackend { name, reason, required: false });
+        self.absent.push(AbsentBackend::new(name, reason, false));
     }
 
     /// Marks the required backends, by name or by scheme.
@@ -96,11 +96,10 @@ impl Backends {
             }
             match service {
                 _ if known => {}
-                Some(_) => self.absent.push(AbsentBackend {
-                    name: word.clone(),
-                    reason: "it is not among the backends of this run; --live adds it".to_owned(),
-                    required: true,
-                }),
+                Some(_) => {
+                    let reason = "it is not a backend of this run; add it with --live";
+                    self.absent.push(AbsentBackend::new(word, reason, true));
+                }
                 None => return Err(format!("--require {word} names no backend")),
             }
         }
@@ -117,8 +116,7 @@ pub(crate) fn note_idle(report: &mut Report, words: &[String]) {
             case.backend == backend.name && case.outcome == larder_conformance::CaseOutcome::Passed
         };
         if required && !report.cases.iter().any(passed) {
-            let reason = "no case passed on it".to_owned();
-            report.absent.push(AbsentBackend { name: backend.name.clone(), reason, required });
+            report.absent.push(AbsentBackend::new(&backend.name, "no case passed on it", required));
         }
     }
 }

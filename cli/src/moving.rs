@@ -103,7 +103,7 @@ async fn contracts(asked: &[Contract], source: &Source, target: &StoreSet) -> Re
 /// Formats one line per contract, and returns whether all are equal.
 fn lines(copied: &[Copied]) -> (String, bool) {
     let line = |copied: &Copied| {
-        let Copied { contract, written, source, target, difference } = copied;
+        let Copied { contract, written, source, target, difference, .. } = copied;
         let name = contract.as_str();
         if copied.is_equal() {
             let (records, sha256) = (source.records, &source.sha256);

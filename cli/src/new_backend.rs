@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use larder_conformance::clauses;
-use larder_kernel::Contract;
+use larder_kernel::{Contract, RequestOption};
 
 use crate::moving::parse_contract;
 use crate::output;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match write(args) {
         Ok(()) => output::finish(
             format_args!(
-                "{} has the methods of {} to write; `cargo test` there says which clauses hold",
+                "{} contains the methods of {} as stubs; `cargo test` there shows which clauses hold",
                 args.folder.display(),
                 args.contract
             ),
@@ -62,7 +62,7 @@ fn crate_name(folder: &Path) -> Result<&str, String> {
     if name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.chars().all(letter) {
         return Ok(name);
     }
-    Err("the folder's name is no name of a crate: use letters, digits, `-` and `_`, and begin with a letter"
+    Err("the folder's name is not a crate name; use letters, digits, `-` and `_`, and begin with a letter"
         .to_owned())
 }
 
@@ -126,6 +126,8 @@ fn names(contract: Contract) -> (&'static str, &'static str) {
 fn library(contract: Contract) -> String {
     let (field, name) = names(contract);
     let methods = methods(contract);
+    let options = RequestOption::ALL.iter().filter(|option| option.contract() == contract);
+    let options = options.map(|option| format!("RequestOption::{option:?}")).collect::<Vec<_>>().join(", ");
     let mut imports = String::new();
     for (word, import) in
         [("Duration", "use std::time::Duration;\n"), ("Bytes", "use larder_conformance::bytes::Bytes;\n")]
@@ -158,6 +160,11 @@ impl Store for MyStore {{
         Capabilities::new(Durability::None)
     }}
 
+    fn options(&self) -> OptionSet {{
+        // The optional fields of requests that the store honors. Remove those that it does not.
+        OptionSet::of(&[{options}])
+    }}
+
     async fn erase(&self) -> Result<()> {{
         // Nothing is stored yet.
         Ok(())
@@ -186,7 +193,7 @@ impl Harness for MyHarness {{
 
     async fn open(&self, namespace: &Namespace, _options: &OpenOptions) -> Result<StoreSet> {{
         let store = MyStore {{ namespace: namespace.clone() }};
-        Ok(StoreSet {{ {field}: Some(Arc::new(store)), ..StoreSet::default() }})
+        Ok(StoreSet::default().with_{field}(Arc::new(store)))
     }}
 }}
 "#
@@ -250,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_exists_or_names_no_crate_is_left_alone() {
+    fn an_existing_folder_and_an_invalid_crate_name_are_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let args =
             |name: &str| Args { contract: Contract::Blobs, folder: scratch.path().join(name), clone: None };
@@ -259,7 +266,7 @@ mod tests {
         std::fs::write(&manifest, "changed").unwrap();
         assert!(write(&args("my-backend")).unwrap_err().contains("exists"));
         assert_eq!(std::fs::read_to_string(manifest).unwrap(), "changed");
-        assert!(write(&args("1st")).unwrap_err().contains("no name of a crate"));
+        assert!(write(&args("1st")).unwrap_err().contains("not a crate name"));
         assert!(!scratch.path().join("1st").exists());
     }
 }

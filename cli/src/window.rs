@@ -149,11 +149,9 @@ impl Look {
     }
 
     fn maker(&self, field: &'static str) -> larder_kernel::Result<SummaryMaker> {
-        let settings = SummarySettings {
-            timeout_ms: self.summaries.timeout_ms,
-            on_failure: self.summaries.on_failure(),
-            ..SummarySettings::default()
-        };
+        let settings = SummarySettings::default()
+            .with_timeout_ms(self.summaries.timeout_ms)
+            .with_on_failure(self.summaries.on_failure());
         SummaryMaker::new(self.summaries.model(field), self.counter.clone(), self.summary_store()?, settings)
     }
 
@@ -172,7 +170,7 @@ impl Look {
                     Arc::new(neuralyzer.without_erasing())
                 }
                 _ => {
-                    let message = "this strategy is not one that a window can be shown with";
+                    let message = "this strategy cannot show a window; use another one";
                     return Err(larder_kernel::Error::invalid("window", "long_term_memory_id", message));
                 }
             });

@@ -77,7 +77,9 @@ impl Context {
     /// Errors of the backend.
     pub async fn open_with(&self, namespace: &Namespace, options: &OpenOptions) -> CaseResult<StoreSet> {
         let opened = retry_open(|| self.harness.open(namespace, options)).await;
-        opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))
+        let stores =
+            opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))?;
+        Ok(stores.guarded())
     }
 
     /// Returns another namespace whose name begins with the name of the case's namespace. The runner erases

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use larder_kernel::{Error, ErrorKind, Outcome};
+use larder_kernel::{Error, ErrorKind, Outcome, undeclared_option};
 
 use crate::case::{CaseResult, Failure};
 
@@ -29,13 +29,14 @@ pub fn that(holds: bool, expected: impl Into<String>, got: impl Debug) -> CaseRe
 ///
 /// # Errors
 /// `Broken`, which names the actual result; `Engine` if the service failed; `Missing` if the store does not
-/// implement the method.
+/// implement the method; `Undeclared` if it does not honor an option of the call.
 pub fn error<T: Debug>(what: &str, result: Result<T, Error>, kind: ErrorKind) -> CaseResult<Error> {
     match result {
         Err(error) if error.kind() == kind => Ok(error),
         Err(error) if error.kind() == ErrorKind::Unavailable || error.missing_method().is_some() => {
             Err(error.into())
         }
+        Err(error) if undeclared_option(&error).is_some() => Err(error.into()),
         Err(error) => Err(broken(format!("{what}: {kind}"), format!("{error:?}"))),
         Ok(value) => Err(broken(format!("{what}: {kind}"), format!("success: {}", shown(&value)))),
     }

@@ -1,6 +1,6 @@
 //! The reasons for which a case fails.
 
-use larder_kernel::{Capability, Error, ErrorKind};
+use larder_kernel::{Capability, Error, ErrorKind, RequestOption, undeclared_option};
 
 /// The reason why a case did not pass.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub enum Failure {
     },
     /// The case needs a capability that the backend does not declare.
     Unsupported(Capability),
+    /// The case sets an option that the backend does not declare.
+    Undeclared(RequestOption),
     /// The case needs data to outlive its handles, and the backend does not declare durability.
     NotDurable,
     /// The backend could not be used, or the suite itself failed.
@@ -33,6 +35,9 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         if let Some(method) = error.missing_method() {
             return Self::Missing { method };
+        }
+        if let Some(option) = undeclared_option(&error) {
+            return Self::Undeclared(option);
         }
         match error.kind() {
             ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::PermissionDenied => {

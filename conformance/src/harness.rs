@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use larder_kernel::storage::guard;
 use larder_kernel::{
     BlobStore, Capabilities, Contract, Embedder, GraphStore, HistoryProvider, KeyValueStore, Namespace,
     Result, Store, TaskStore, VectorStore,
@@ -13,6 +14,7 @@ use larder_kernel::{
 
 /// The stores that one opening of a backend returns. A contract that the backend does not serve is `None`.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct StoreSet {
     /// Conversations.
     pub history: Option<Arc<dyn HistoryProvider>>,
@@ -55,16 +57,71 @@ impl StoreSet {
         }
     }
 
+    /// Returns the stores as handles call them: a store that does not declare every option refuses the others.
+    pub(crate) fn guarded(self) -> Self {
+        Self {
+            history: self.history.map(guard::history),
+            vectors: self.vectors.map(guard::vectors),
+            graph: self.graph.map(guard::graph),
+            blobs: self.blobs.map(guard::blobs),
+            tasks: self.tasks.map(guard::tasks),
+            key_value: self.key_value.map(guard::key_value),
+        }
+    }
+
     /// Returns the declared capabilities of a contract's store; `None` if the backend does not serve the
     /// contract.
     #[must_use]
     pub fn capabilities(&self, contract: Contract) -> Option<Capabilities> {
         self.store(contract).map(Store::capabilities)
     }
+
+    /// Sets the store of conversations.
+    #[must_use]
+    pub fn with_history(mut self, history: Arc<dyn HistoryProvider>) -> Self {
+        self.history = Some(history);
+        self
+    }
+
+    /// Sets the store of documents.
+    #[must_use]
+    pub fn with_vectors(mut self, vectors: Arc<dyn VectorStore>) -> Self {
+        self.vectors = Some(vectors);
+        self
+    }
+
+    /// Sets the store of entities and relationships.
+    #[must_use]
+    pub fn with_graph(mut self, graph: Arc<dyn GraphStore>) -> Self {
+        self.graph = Some(graph);
+        self
+    }
+
+    /// Sets the store of files.
+    #[must_use]
+    pub fn with_blobs(mut self, blobs: Arc<dyn BlobStore>) -> Self {
+        self.blobs = Some(blobs);
+        self
+    }
+
+    /// Sets the store of task boards.
+    #[must_use]
+    pub fn with_tasks(mut self, tasks: Arc<dyn TaskStore>) -> Self {
+        self.tasks = Some(tasks);
+        self
+    }
+
+    /// Sets the store of small state.
+    #[must_use]
+    pub fn with_key_value(mut self, key_value: Arc<dyn KeyValueStore>) -> Self {
+        self.key_value = Some(key_value);
+        self
+    }
 }
 
 /// The options of an opening, apart from the namespace.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct OpenOptions {
     /// The embedder for documents without an embedding.
     pub embedder: Option<Arc<dyn Embedder>>,
@@ -91,6 +148,7 @@ impl OpenOptions {
 
 /// A backend whose connections go through a relay, with the time limits that it keeps there.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Relayed {
     /// The backend. It opens the same database as the harness that it comes from.
     pub harness: Arc<dyn Harness>,
@@ -99,6 +157,14 @@ pub struct Relayed {
     pub answer_time_max: Duration,
     /// The longest time that a call takes, even if the connection fails.
     pub call_time_max: Duration,
+}
+
+impl Relayed {
+    /// Creates a backend whose connections go through a relay.
+    #[must_use]
+    pub fn new(harness: Arc<dyn Harness>, answer_time_max: Duration, call_time_max: Duration) -> Self {
+        Self { harness, answer_time_max, call_time_max }
+    }
 }
 
 /// Opens one backend for the suite. All openings reach the same database.

@@ -22,6 +22,7 @@ use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
 /// Cases run concurrently, so these times describe a backend under the load of the suite. They are not a
 /// benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Latency {
     /// The backend's name.
     pub backend: String,

@@ -43,6 +43,7 @@ impl Effort {
 
 /// Evidence that a clause does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Counterexample {
     /// The id of the clause.
     pub clause: &'static str,
@@ -54,9 +55,18 @@ pub struct Counterexample {
     pub seed: u64,
 }
 
+impl Counterexample {
+    /// Creates the evidence that a clause does not hold.
+    #[must_use]
+    pub fn new(clause: &'static str, finding: String, script: String, seed: u64) -> Self {
+        Self { clause, finding, script, seed }
+    }
+}
+
 /// The result of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Verdict {
     /// The level executed enough, and nothing contradicted the contract.
     Proven,
@@ -86,6 +96,7 @@ impl Verdict {
 
 /// The result of one level of one contract on one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct LevelReport {
     /// The backend's name.
     pub backend: String,
@@ -171,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_that_did_too_little_is_never_proven() {
+    fn a_level_with_too_few_operations_is_not_proven() {
         let mut report = LevelReport::new("memory", Level::Model, None, "operations", 10);
         assert_eq!(report.verdict(), Verdict::NotProven);
         report.executed = 9;
@@ -194,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_never_nothing() {
+    fn a_share_is_never_zero() {
         let effort = Effort { per_mille: 1, ..Effort::default() };
         assert_eq!((effort.share_of(1_000_000), effort.share_of(1)), (1_000, 1));
         assert_eq!(Effort::default().share_of(500), 500);

@@ -33,13 +33,14 @@ use crate::latency::Latency;
 use crate::level::LevelReport;
 
 /// The version of the set of clauses and cases. It increases when a clause is added or changed.
-pub const SUITE_VERSION: &str = "2.0.1";
+pub const SUITE_VERSION: &str = "2.1.0";
 
 /// The result of a whole run.
 ///
 /// The JSON form is the document `report.json`, which has more than these fields: the schema version, the
 /// verdict of each level, and the proven levels of each backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The version of the suite.
     pub suite_version: &'static str,

@@ -138,6 +138,9 @@ pub async fn run_case(
         Err(Failure::Unsupported(capability)) => {
             (CaseOutcome::Unsupported, String::new(), format!("capability {capability} is not declared"))
         }
+        Err(Failure::Undeclared(option)) => {
+            (CaseOutcome::Unsupported, String::new(), format!("option {option} is not declared"))
+        }
         Err(Failure::Missing { method }) => {
             (CaseOutcome::Waiting, String::new(), format!("{method} is not implemented"))
         }

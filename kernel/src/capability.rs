@@ -65,6 +65,7 @@ impl fmt::Display for Capability {
 /// assumes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Durability {
     /// Writes survive no failure: the data is lost when its process ends.
     #[default]
@@ -104,6 +105,7 @@ impl fmt::Display for Durability {
 /// assert!(!declared.has(Capability::Cypher));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// The failures that an acknowledged write survives.
     pub durability: Durability,
@@ -129,5 +131,12 @@ impl Capabilities {
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         self.optional.contains(&capability)
+    }
+
+    /// Sets the durability.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
     }
 }

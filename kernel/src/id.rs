@@ -192,6 +192,12 @@ pub struct Thread {
 }
 
 impl Thread {
+    /// Creates the thread from its two ids.
+    #[must_use]
+    pub fn from_ids(agent: AgentId, session: SessionId) -> Self {
+        Self { agent, session }
+    }
+
     /// Checks both names and creates the thread.
     ///
     /// ```

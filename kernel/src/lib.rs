@@ -69,7 +69,7 @@ pub use storage::task::{
 pub use storage::vector::{
     CollectionInfo, Document, Embedding, PutMode, PutReport, SearchHit, SearchRequest, VectorStore,
 };
-pub use storage::{Contract, Store, StoreSet};
+pub use storage::{Contract, OptionSet, RequestOption, Store, StoreSet, undeclared_option};
 pub use timestamp::Timestamp;
 
 /// The README of this crate. Its examples compile as doctests.

@@ -16,6 +16,7 @@ use crate::timestamp::Timestamp;
 /// The speaker of a message, in the terms of chat models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Role {
     /// Instructions to the model.
     System,
@@ -42,6 +43,7 @@ impl Role {
 
 /// A model's request to run a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolCall {
     /// The id that the result refers to. The model assigns it, and it is unique within its message.
     pub id: String,
@@ -71,6 +73,7 @@ impl ToolCall {
 
 /// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolResult {
     /// The [`ToolCall::id`] of the call that produced this result.
     pub call_id: String,
@@ -93,10 +96,18 @@ impl ToolResult {
     pub fn error(call_id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { call_id: call_id.into(), content: content.into(), is_error: true }
     }
+
+    /// Sets whether the tool failed.
+    #[must_use]
+    pub fn with_is_error(mut self, is_error: bool) -> Self {
+        self.is_error = is_error;
+        self
+    }
 }
 
 /// A reference to a file that belongs to a message and is stored in a [`BlobStore`](crate::BlobStore).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BlobRef {
     /// The key of the blob.
     pub key: BlobKey,
@@ -108,14 +119,52 @@ pub struct BlobRef {
     pub size_bytes: Option<u64>,
 }
 
+impl BlobRef {
+    /// Creates a reference to the blob under `key`.
+    #[must_use]
+    pub fn new(key: BlobKey) -> Self {
+        Self { key, content_type: None, size_bytes: None }
+    }
+
+    /// Sets the media type.
+    #[must_use]
+    pub fn with_content_type(mut self, content_type: impl Into<Option<String>>) -> Self {
+        self.content_type = content_type.into();
+        self
+    }
+
+    /// Sets the size in bytes.
+    #[must_use]
+    pub fn with_size_bytes(mut self, size_bytes: u64) -> Self {
+        self.size_bytes = Some(size_bytes);
+        self
+    }
+}
+
 /// The agent that wrote a message, in a session that several agents share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Author {
     /// The agent's id.
     pub agent: AgentId,
     /// The agent's role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<AgentRole>,
+}
+
+impl Author {
+    /// Creates an author without a role.
+    #[must_use]
+    pub fn new(agent: AgentId) -> Self {
+        Self { agent, role: None }
+    }
+
+    /// Sets the role of the agent.
+    #[must_use]
+    pub fn with_role(mut self, role: impl Into<Option<AgentRole>>) -> Self {
+        self.role = role.into();
+        self
+    }
 }
 
 /// One message of a conversation.
@@ -135,6 +184,7 @@ pub struct Author {
 /// # Ok::<(), larder_kernel::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ChatMessage {
     /// The speaker.
     pub role: Role,
@@ -159,7 +209,7 @@ pub struct ChatMessage {
     /// The time of writing, by the writer's clock. It is informational and does not determine the order of
     /// messages.
     pub created_at: Timestamp,
-    /// Additional data.
+    /// Additional data. Its size counts against the limit of the message, 4 MiB.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
     /// The length in tokens, if it was counted.
@@ -171,6 +221,12 @@ impl ChatMessage {
     /// Creates a message of `role` with `text`, with the current time.
     #[must_use]
     pub fn new(role: Role, text: impl Into<String>) -> Self {
+        Self::new_at(role, text, Timestamp::now())
+    }
+
+    /// Creates a message of `role` with `text`, written at `created_at`. It does not read the clock.
+    #[must_use]
+    pub fn new_at(role: Role, text: impl Into<String>, created_at: Timestamp) -> Self {
         Self {
             role,
             text: text.into(),
@@ -179,7 +235,7 @@ impl ChatMessage {
             blobs: Vec::new(),
             author: None,
             run: None,
-            created_at: Timestamp::now(),
+            created_at,
             metadata: Metadata::new(),
             token_count: None,
         }
@@ -266,7 +322,7 @@ impl ChatMessage {
     /// Sets the author: the agent that wrote the message, and its role.
     #[must_use]
     pub fn with_author(mut self, agent: AgentId, role: Option<AgentRole>) -> Self {
-        self.author = Some(Author { agent, role });
+        self.author = Some(Author::new(agent).with_role(role));
         self
     }
 
@@ -331,10 +387,25 @@ impl ChatMessage {
         for content_type in self.blobs.iter().filter_map(|blob| blob.content_type.as_deref()) {
             check::text(operation, "message.blobs.content_type", content_type, CONTENT_TYPE_BYTES_MAX)?;
         }
-        self.metadata.check(operation, "message.metadata")?;
+        // Metadata has no limit of its own: it holds what a provider sends besides text, such as images.
+        self.metadata.check_content(operation, "message.metadata")?;
         let bytes = self.size_bytes();
         check::at_most(operation, "message", bytes, MESSAGE_BYTES_MAX)?;
         Ok(bytes)
+    }
+
+    /// Adds results of tools.
+    #[must_use]
+    pub fn with_tool_results(mut self, tool_results: impl IntoIterator<Item = ToolResult>) -> Self {
+        self.tool_results.extend(tool_results);
+        self
+    }
+
+    /// Adds files.
+    #[must_use]
+    pub fn with_blobs(mut self, blobs: impl IntoIterator<Item = BlobRef>) -> Self {
+        self.blobs.extend(blobs);
+        self
     }
 }
 

@@ -19,6 +19,7 @@ use crate::limits::PAGE_ITEMS_MAX;
 /// assert!(first.after.is_none());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PageRequest<K> {
     /// The key after which the page begins; `None` begins at the start. The key itself need not exist.
     pub after: Option<K>,
@@ -46,6 +47,20 @@ impl<K> PageRequest<K> {
     pub fn check(&self, operation: &'static str) -> Result<()> {
         check::at_most(operation, "limit", self.limit, PAGE_ITEMS_MAX)
     }
+
+    /// Sets the key after which the page begins; `None` begins at the start.
+    #[must_use]
+    pub fn with_after(mut self, after: impl Into<Option<K>>) -> Self {
+        self.after = after.into();
+        self
+    }
+
+    /// Sets the maximum number of items to return.
+    #[must_use]
+    pub fn with_limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
 }
 
 impl<K> Default for PageRequest<K> {
@@ -56,6 +71,7 @@ impl<K> Default for PageRequest<K> {
 
 /// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Page<T, K> {
     /// The items, in the order of the listing.
     pub items: Vec<T>,
@@ -65,6 +81,12 @@ pub struct Page<T, K> {
 }
 
 impl<T, K> Page<T, K> {
+    /// Creates a page of these items; `next` is the key after which the next page begins.
+    #[must_use]
+    pub fn new(items: Vec<T>, next: Option<K>) -> Self {
+        Self { items, next }
+    }
+
     /// Creates a page without items and without a next page.
     #[must_use]
     pub fn empty() -> Self {

@@ -5,7 +5,7 @@
 //! clauses from these files and proves each of them with at least one case. [`Store`] has the clauses that
 //! all contracts share.
 //!
-//! [`Store`] has three required methods. Every method of a contract has a default body that returns
+//! [`Store`] has four required methods. Every method of a contract has a default body that returns
 //! `Unsupported` ([`Error::not_implemented`](crate::Error::not_implemented)), so a store compiles before it
 //! is complete. The suite counts the cases that need a missing method as waiting. A store conforms once it
 //! implements every method.
@@ -20,8 +20,10 @@
 
 pub mod blob;
 pub mod graph;
+pub mod guard;
 pub mod history;
 pub mod key_value;
+mod options;
 mod set;
 pub mod task;
 pub mod vector;
@@ -35,6 +37,7 @@ use crate::capability::Capabilities;
 use crate::error::Result;
 use crate::id::Namespace;
 
+pub use options::{OptionSet, RequestOption, undeclared_option};
 pub use set::StoreSet;
 
 /// The methods that every store of every contract has.
@@ -56,6 +59,25 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// - **STORE-005** If a store declares durability `process` or more, every acknowledged write is readable
     ///   after all handles are closed and the backend is opened again.
     fn capabilities(&self) -> Capabilities;
+
+    /// Returns the optional fields of requests that this store honors, listed by name. Two handles on the same
+    /// place declare the same.
+    ///
+    /// - **STORE-015** An option that the store declares has its effect, and a call that sets any other option is
+    ///   `Unsupported`, before any I/O, and changes nothing.
+    ///
+    /// A store need not check undeclared options. [`StoreSet`], the handles of the crate `larder` and the suite
+    /// call a store with an incomplete declaration through [`guard`], which refuses them. A store that was
+    /// written before an option existed therefore never ignores it.
+    ///
+    /// ```
+    /// use larder_kernel::{OptionSet, RequestOption};
+    ///
+    /// let declared = OptionSet::of(&[RequestOption::ValueCondition, RequestOption::ValueTtl]);
+    /// assert!(declared.has(RequestOption::ValueTtl));
+    /// assert!(!declared.has(RequestOption::AppendTtl));
+    /// ```
+    fn options(&self) -> OptionSet;
 
     /// Removes everything that the namespace contains under this contract, including all counters and
     /// idempotency keys.

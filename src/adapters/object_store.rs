@@ -101,8 +101,9 @@ impl BlobObjectStore {
             }
             PutMode::Update(version) => {
                 self.require(Capability::BlobIfMatch, "put_opts with PutMode::Update")?;
-                let tag =
-                    version.e_tag.ok_or_else(|| generic("an update needs the tag of what it replaces"))?;
+                let tag = version
+                    .e_tag
+                    .ok_or_else(|| generic("an update needs the ETag of the object that it replaces"))?;
                 // An invalid tag matches no blob.
                 ETag::new(&tag).map(BlobCondition::Matches).map_err(|error| ObjectError::Precondition {
                     path: location.to_string(),
@@ -123,7 +124,7 @@ impl BlobObjectStore {
             GetRange::Offset(start) => ByteRange::From(*start),
             GetRange::Suffix(count) => ByteRange::Suffix(*count),
         });
-        match self.blobs.get(key, BlobGetOptions { range }).await {
+        match self.blobs.get(key, BlobGetOptions::default().with_range(range)).await {
             Err(error) if error.kind() == ErrorKind::InvalidInput && range.is_some() => {
                 self.unread(location, key, options).await
             }
@@ -141,9 +142,9 @@ impl BlobObjectStore {
             None => 0..info.size,
         };
         if !options.head && range.start < range.end {
-            return Err(generic("the blob changed while it was read: read again"));
+            return Err(generic("the blob changed during the read; read it again"));
         }
-        Ok(BlobRead { info, range, bytes: stream::empty().boxed() })
+        Ok(BlobRead::new(info, range, stream::empty().boxed()))
     }
 
     /// Copies if the target does not exist. The bytes pass through this process, because only a write has
@@ -157,11 +158,9 @@ impl BlobObjectStore {
         if self.blobs.head(&target).await.is_ok() {
             return Err(exists(to));
         }
-        let options = BlobPutOptions {
-            condition: BlobCondition::Absent,
-            content_type: info.content_type,
-            metadata: info.metadata,
-        };
+        let mut options =
+            BlobPutOptions::default().with_condition(BlobCondition::Absent).with_all_metadata(info.metadata);
+        options.content_type = info.content_type;
         let put = self.blobs.put(&target, BlobBody::Stream(bytes), options).await;
         put.map(drop).map_err(|error| of_creation(to, error))
     }
@@ -199,7 +198,7 @@ impl ObjectStore for BlobObjectStore {
             return Err(ObjectError::NotSupported { source: "a blob has no versions".into() });
         }
         let key = present(location)?;
-        let BlobRead { info, range, bytes } = self.read(location, &key, &options).await?;
+        let BlobRead { info, range, bytes, .. } = self.read(location, &key, &options).await?;
         let meta = meta(location, &info);
         options.check_preconditions(&meta)?;
         let path = location.clone();
@@ -365,7 +364,10 @@ fn of_creation(location: &Path, error: Error) -> ObjectError {
 }
 
 fn exists(location: &Path) -> ObjectError {
-    ObjectError::AlreadyExists { path: location.to_string(), source: "there is a blob already".into() }
+    ObjectError::AlreadyExists {
+        path: location.to_string(),
+        source: "a blob with this key already exists".into(),
+    }
 }
 
 fn generic(source: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>) -> ObjectError {

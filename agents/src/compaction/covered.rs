@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A summary is current while both messages are in the thread unchanged. A clear or an expiry removes both. A
 /// replacement removes the first, and the new messages have other positions or other creation times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Covered {
     /// The first message.
     pub first: MessageMark,
@@ -17,6 +18,7 @@ pub struct Covered {
 
 /// The identity of a message in a thread. A later message at the same position has a different mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct MessageMark {
     /// The position.
     pub seq: Seq,

@@ -43,6 +43,7 @@ const OPERATION: &str = "pipeline.config";
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PipelineConfig {
     /// The strategies, in order.
     pub pipeline: Vec<StrategyConfig>,
@@ -70,6 +71,7 @@ pub enum StrategyConfig {
 /// The settings of [`TokenBudgetComposed`]: a budget, or a model whose input size determines the budget.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct TokenBudgetComposedConfig {
     /// The token budget. A window within it stays unchanged.
     #[serde(deserialize_with = "whole")]
@@ -90,16 +92,44 @@ impl TokenBudgetComposedConfig {
     pub fn check(&self) -> Result<()> {
         let invalid = |field, message: &'static str| Err(Error::invalid(OPERATION, field, message));
         match (self.token_budget, &self.model) {
-            (None, None) => invalid("token_budget", "set this or `model`"),
+            (None, None) => invalid("token_budget", "is missing; set it or `model`"),
             (Some(_), Some(_)) => {
-                invalid("model", "stands beside `token_budget`, which leaves it without meaning")
+                invalid("model", "has no effect next to `token_budget`; remove one of them")
             }
             (Some(_), None) if self.trigger_ratio.is_some() => {
-                invalid("trigger_ratio", "a part of no `model`")
+                invalid("trigger_ratio", "is a part of a `model` that is not set; set `model` or remove this")
             }
             (Some(0), None) => Err(Error::under_limit(OPERATION, "token_budget", 0, 1)),
             _ => Ok(()),
         }
+    }
+
+    /// Sets the token budget.
+    #[must_use]
+    pub fn with_token_budget(mut self, token_budget: u64) -> Self {
+        self.token_budget = Some(token_budget);
+        self
+    }
+
+    /// Sets the model whose input size determines the budget.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    /// Sets the part of the model's input size to use.
+    #[must_use]
+    pub fn with_trigger_ratio(mut self, trigger_ratio: f64) -> Self {
+        self.trigger_ratio = Some(trigger_ratio);
+        self
+    }
+
+    /// Sets the strategies to run until the window fits.
+    #[must_use]
+    pub fn with_strategies(mut self, strategies: Vec<StrategyConfig>) -> Self {
+        self.strategies = strategies;
+        self
     }
 }
 
@@ -114,6 +144,13 @@ impl PipelineConfig {
         maker: &dyn Fn() -> Result<SummaryMaker>,
     ) -> Result<Pipeline> {
         build(&self.pipeline, counter, maker)
+    }
+
+    /// Sets the strategies, in order.
+    #[must_use]
+    pub fn with_pipeline(mut self, pipeline: Vec<StrategyConfig>) -> Self {
+        self.pipeline = pipeline;
+        self
     }
 }
 
@@ -177,8 +214,9 @@ impl TryFrom<Map<String, Value>> for StrategyConfig {
                 Self::TokenBudgetComposed(settings(written, TokenBudgetComposedConfig::check)?)
             }
             _ => {
-                let message = "not `sliding_window`, `tool_result_truncation`, `selective_tool_call`, \
-                    `summarization`, `truncation` or `token_budget_composed`";
+                let message = "is unknown; use `sliding_window`, `tool_result_truncation`, \
+                               `selective_tool_call`, `summarization`, `truncation` or \
+                               `token_budget_composed`";
                 return Err(Error::invalid(OPERATION, "type", message));
             }
         })
@@ -227,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_setting_is_refused_by_the_place_and_the_name_of_its_field() {
+    fn a_wrong_setting_is_refused_by_the_path_of_its_field() {
         for (strategy, field) in [
             (r#"{"type": "psychic"}"#, "`type`"),
             (r#"{"max_messages": 3}"#, "`type`"),
@@ -241,7 +279,10 @@ mod tests {
             (r#"{"type": "token_budget_composed"}"#, "`token_budget`"),
             (r#"{"type": "token_budget_composed", "token_budget": 9, "model": "x"}"#, "`model`"),
             (
-                r#"{"type": "token_budget_composed", "token_budget": 9, "strategies": [{"type": "truncation", "max_chars": -4}]}"#,
+                concat!(
+                    r#"{"type": "token_budget_composed", "token_budget": 9, "strategies": [{"type": "#,
+                    r#""truncation", "max_chars": -4}]}"#,
+                ),
                 "`max_chars`",
             ),
         ] {

@@ -26,12 +26,21 @@ pub enum SearchMode {
 /// The collection that receives summaries for search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct KnowledgeBaseConfig {
     /// The collection.
     pub collection_id: CollectionName,
     /// The occasions on which it is searched.
     #[serde(default)]
     pub search_mode: SearchMode,
+}
+
+impl KnowledgeBaseConfig {
+    /// Creates a search in this collection.
+    #[must_use]
+    pub fn new(collection_id: CollectionName, search_mode: SearchMode) -> Self {
+        Self { collection_id, search_mode }
+    }
 }
 
 /// The largest number of summaries to add to a window.

@@ -44,7 +44,7 @@ impl TryFrom<Map<String, Value>> for ShortTermMemory {
             "max_tokens" => {
                 written::settings(OPERATION, ID, written, MaxTokensConfig::check).map(Self::MaxTokens)
             }
-            _ => Err(Error::invalid(OPERATION, ID, "not `max_tokens`")),
+            _ => Err(Error::invalid(OPERATION, ID, "is not `max_tokens`; use `max_tokens`")),
         }
     }
 }
@@ -52,6 +52,7 @@ impl TryFrom<Map<String, Value>> for ShortTermMemory {
 /// The settings of [`MaxTokens`] in an agent profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct MaxTokensConfig {
     /// The largest number of tokens to include; -1 includes nothing.
     #[serde(deserialize_with = "whole")]
@@ -81,13 +82,27 @@ impl MaxTokensConfig {
         match self.memory_max_tokens {
             -1 => Ok(None),
             tokens => u64::try_from(tokens).map(Some).map_err(|_| {
-                Error::invalid(OPERATION, "memory_max_tokens", "below -1, which includes nothing")
+                Error::invalid(OPERATION, "memory_max_tokens", "is below -1; use -1 to include nothing")
             }),
         }
     }
 
     fn parsed_conditions(&self) -> Result<Vec<InteractionCondition>> {
         self.conditions.iter().map(|condition| condition.parse()).collect()
+    }
+
+    /// Sets the largest number of tokens to include.
+    #[must_use]
+    pub fn with_memory_max_tokens(mut self, memory_max_tokens: i64) -> Self {
+        self.memory_max_tokens = memory_max_tokens;
+        self
+    }
+
+    /// Sets [`conditions`](Self::conditions).
+    #[must_use]
+    pub fn with_conditions(mut self, conditions: Vec<String>) -> Self {
+        self.conditions = conditions;
+        self
     }
 }
 
@@ -120,7 +135,7 @@ impl MaxTokensConfig {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> larder_kernel::Result<()> {
-/// let config = MaxTokensConfig { memory_max_tokens: 4, ..MaxTokensConfig::default() };
+/// let config = MaxTokensConfig::default().with_memory_max_tokens(4);
 /// let strategy = MaxTokens::new(&config, Arc::new(Words))?;
 /// let window = Window::injected([
 ///     ChatMessage::user("first question"),

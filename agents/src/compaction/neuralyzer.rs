@@ -21,6 +21,7 @@ use crate::written::whole;
 /// the defaults it never erases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct NeuralyzerConfig {
     /// Erases if the window has more tokens than this; -1 disables the threshold.
     #[serde(deserialize_with = "whole")]
@@ -72,6 +73,48 @@ impl NeuralyzerConfig {
         ];
         Triggers::read("neuralyzer.config", thresholds, tools, self.interaction_keep)
     }
+
+    /// Sets [`input_tokens_threshold`](Self::input_tokens_threshold).
+    #[must_use]
+    pub fn with_input_tokens_threshold(mut self, input_tokens_threshold: i64) -> Self {
+        self.input_tokens_threshold = input_tokens_threshold;
+        self
+    }
+
+    /// Sets [`interaction_threshold_qty`](Self::interaction_threshold_qty).
+    #[must_use]
+    pub fn with_interaction_threshold_qty(mut self, interaction_threshold_qty: i64) -> Self {
+        self.interaction_threshold_qty = interaction_threshold_qty;
+        self
+    }
+
+    /// Sets [`interaction_threshold_tokens`](Self::interaction_threshold_tokens).
+    #[must_use]
+    pub fn with_interaction_threshold_tokens(mut self, interaction_threshold_tokens: i64) -> Self {
+        self.interaction_threshold_tokens = interaction_threshold_tokens;
+        self
+    }
+
+    /// Sets [`on_tools_success_threshold`](Self::on_tools_success_threshold).
+    #[must_use]
+    pub fn with_on_tools_success_threshold(mut self, on_tools_success_threshold: Vec<String>) -> Self {
+        self.on_tools_success_threshold = on_tools_success_threshold;
+        self
+    }
+
+    /// Sets [`on_tools_error_threshold`](Self::on_tools_error_threshold).
+    #[must_use]
+    pub fn with_on_tools_error_threshold(mut self, on_tools_error_threshold: Vec<String>) -> Self {
+        self.on_tools_error_threshold = on_tools_error_threshold;
+        self
+    }
+
+    /// Sets the number of newest interactions to keep.
+    #[must_use]
+    pub fn with_interaction_keep(mut self, interaction_keep: usize) -> Self {
+        self.interaction_keep = interaction_keep;
+        self
+    }
 }
 
 /// Erases old interactions once a conversation has grown beyond a threshold.
@@ -104,10 +147,10 @@ impl NeuralyzerConfig {
 ///     history.append(&thread, ChatMessage::user("Secret?")).await?;
 ///     history.append(&thread, ChatMessage::assistant("Secret.")).await?;
 /// }
-/// let config = NeuralyzerConfig { interaction_threshold_qty: 3, interaction_keep: 1, ..Default::default() };
+/// let config = NeuralyzerConfig::default().with_interaction_threshold_qty(3).with_interaction_keep(1);
 /// let strategy = Neuralyzer::new(history.clone(), Arc::new(Words), &config)?;
 /// let messages = history.all_messages(&thread).await?.into_iter().map(Into::into).collect();
-/// strategy.compact(Window { thread: Some(thread.clone()), messages }).await?;
+/// strategy.compact(Window::new(messages).with_thread(thread.clone())).await?;
 /// assert_eq!(history.count_messages(&thread).await?, 2);
 /// # Ok(())
 /// # }

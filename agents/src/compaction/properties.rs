@@ -4,7 +4,7 @@
 //! each property. A failure prints its seed and the command that runs only that seed, with
 //! `LARDER_PROPERTY_SEED`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -134,6 +134,36 @@ fn pairs_are_whole(input: &Window, output: &Window) -> Checked {
     Ok(())
 }
 
+/// Checks the rules that OpenAI and Anthropic have in common: each result directly follows its call, no call
+/// stays open, a call has one result, and an id occurs once.
+pub(crate) fn valid_for_providers(messages: &[WindowMessage]) -> Checked {
+    let (mut open, mut ids) = (Vec::<&str>::new(), HashSet::new());
+    for (place, WindowMessage { message, .. }) in messages.iter().enumerate() {
+        let is_result = !message.tool_results.is_empty();
+        ensure(open.is_empty() || is_result, || format!("{open:?} stay open at {place}"))?;
+        ensure(!is_result || matches!(message.role, Role::User | Role::Tool), || {
+            format!("a result of another role at {place}")
+        })?;
+        for result in &message.tool_results {
+            let asked = open.iter().position(|id| *id == result.call_id);
+            let asked = asked.ok_or_else(|| format!("result {} at {place} without a call", result.call_id));
+            open.swap_remove(asked?);
+        }
+        let alone = message.text.trim().is_empty() || open.is_empty();
+        ensure(!is_result || alone, || format!("text between results at {place}"))?;
+        ensure(message.tool_calls.is_empty() || (message.role == Role::Assistant && !is_result), || {
+            format!("a call at {place}")
+        })?;
+        for call in &message.tool_calls {
+            let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+            let named = (1..=40).contains(&call.id.len()) && call.id.bytes().all(known);
+            ensure(named && ids.insert(&*call.id), || format!("id {:?} at {place}", call.id))?;
+            open.push(&call.id);
+        }
+    }
+    ensure(open.is_empty(), || format!("{open:?} stay open at the end"))
+}
+
 /// Returns the part of a window that a reach covers, after the summary of the rest.
 fn suffix(window: &Window, reach: Reach) -> Window {
     let head = groups::summary_head(&window.messages);
@@ -152,7 +182,7 @@ fn suffix(window: &Window, reach: Reach) -> Window {
         _ => 0,
     };
     let messages = summary.iter().chain(&rest[start..]).cloned().collect();
-    Window { thread: window.thread.clone(), messages }
+    Window::new(messages).with_thread(window.thread.clone())
 }
 
 /// Checks the rules that every strategy must follow for any input.
@@ -165,7 +195,41 @@ fn keeps_the_rules(strategy: &dyn CompactionStrategy, input: &Window) -> Result<
         ensure(output.messages.len() == input.messages.len(), || "dropped a message".to_owned())?;
     }
     ensure(output.thread == input.thread, || "another thread".to_owned())?;
+    provider_receives(&output)?;
     Ok(output)
+}
+
+/// Checks the window that a provider receives after any strategy. It contains every call with a result, and
+/// everything that was said.
+fn provider_receives(output: &Window) -> Checked {
+    let closed = close_tool_calls(&output.messages);
+    valid_for_providers(&closed)?;
+    ensure(close_tool_calls(&closed) == closed, || "closed twice is not closed once".to_owned())?;
+    let said = |messages: &[WindowMessage]| -> Vec<String> {
+        let messages = messages.iter().filter(|message| message.message.role != Role::Tool);
+        let texts = messages.map(|message| message.message.text.trim().to_owned());
+        let mut texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
+        texts.sort();
+        texts
+    };
+    ensure(said(&output.messages) == said(&closed), || "lost what was said".to_owned())?;
+    let answered = |messages: &[WindowMessage]| {
+        let mut answered = 0;
+        for (place, message) in messages.iter().enumerate() {
+            for call in message.message.tool_calls.iter().map(|call| &call.id).collect::<HashSet<_>>() {
+                let repeats =
+                    |message: &WindowMessage| message.message.tool_calls.iter().any(|c| c.id == *call);
+                let until = messages[place + 1..].iter().position(repeats);
+                let until = until.map_or(messages.len(), |until| place + 1 + until);
+                let results = messages[place..until].iter().flat_map(|message| &message.message.tool_results);
+                let results = results.filter(|result| result.call_id == *call).count();
+                let calls = message.message.tool_calls.iter().filter(|known| known.id == *call).count();
+                answered += results.min(calls);
+            }
+        }
+        answered
+    };
+    ensure(answered(&output.messages) == answered(&closed), || "lost a call with its result".to_owned())
 }
 
 fn reads_no_further(strategy: &dyn CompactionStrategy, input: &Window, output: &Window) -> Checked {
@@ -221,7 +285,8 @@ fn for_each_transcript(property: Property, check: impl Fn(&mut transcript::Rando
         if let Err(reason) = checked {
             let test = std::thread::current().name().unwrap_or_default().to_owned();
             panic!(
-                "seed {seed}: {reason}\n{:#?}\nagain: LARDER_PROPERTY_SEED={seed} cargo test -p larder-agents --lib {test}",
+                "seed {seed}: {reason}\n{:#?}\nagain: LARDER_PROPERTY_SEED={seed} cargo test -p \
+                 larder-agents --lib {test}",
                 transcript::shape(&window)
             );
         }

@@ -17,13 +17,11 @@ pub fn render_transcript<'a>(messages: impl IntoIterator<Item = &'a ChatMessage>
     for message in messages {
         let said = !message.text.is_empty() || !message.tool_calls.is_empty() || !message.blobs.is_empty();
         if said {
-            text.push_str(match message.role {
-                Role::System => "\n\nSYSTEM:\n",
-                Role::User => "\n\nUSER:\n",
-                Role::Assistant => "\n\nAI:\n",
-                Role::Tool => "\n\nTOOL:\n",
-            });
-            text.push_str(&message.text);
+            let speaker = match message.role {
+                Role::Assistant => "AI".to_owned(),
+                role => role.as_str().to_uppercase(),
+            };
+            text.push_str(&format!("\n\n{speaker}:\n{}", message.text));
         }
         for call in &message.tool_calls {
             text.push_str(&format!(

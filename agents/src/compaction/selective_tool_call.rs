@@ -12,6 +12,7 @@ const KEEP_RECENT_GROUPS: usize = 5;
 /// The settings of [`SelectiveToolCall`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SelectiveToolCallConfig {
     /// The number of newest groups to keep, 1 or more. With 0 the model would never see the results that it
     /// requested.
@@ -32,6 +33,13 @@ impl SelectiveToolCallConfig {
     /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         check::at_least("selective_tool_call.config", "keep_recent_groups", self.keep_recent_groups, 1)
+    }
+
+    /// Sets the number of newest groups to keep, 1 or more.
+    #[must_use]
+    pub fn with_keep_recent_groups(mut self, keep_recent_groups: usize) -> Self {
+        self.keep_recent_groups = keep_recent_groups;
+        self
     }
 }
 
@@ -140,7 +148,7 @@ mod tests {
 
     /// Proves: RAVI-8
     #[tokio::test]
-    async fn text_beside_a_dropped_call_stays_and_running_calls_are_a_group() {
+    async fn text_next_to_a_dropped_call_stays_and_running_calls_are_a_group() {
         let mut messages = group("I look.", &["1".to_owned()]);
         messages.push(ChatMessage::assistant("").with_tool_call(ToolCall::new("2", "t", "{}")));
         let kept = SelectiveToolCall::new(1).unwrap().compact(Window::injected(messages)).await.unwrap();

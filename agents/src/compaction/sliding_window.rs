@@ -14,6 +14,7 @@ const UNLIMITED: i64 = -1;
 /// The settings of [`SlidingWindow`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SlidingWindowConfig {
     /// The number of newest messages to keep, 1 or more; -1 keeps all.
     #[serde(deserialize_with = "whole")]
@@ -37,6 +38,13 @@ impl SlidingWindowConfig {
         }
         let most = usize::try_from(self.max_messages).unwrap_or(0);
         check::at_least("sliding_window.config", "max_messages", most, 1)
+    }
+
+    /// Sets the number of newest messages to keep: 1 or more, or -1 for all.
+    #[must_use]
+    pub fn with_max_messages(mut self, max_messages: i64) -> Self {
+        self.max_messages = max_messages;
+        self
     }
 }
 
@@ -150,7 +158,7 @@ mod tests {
 
     /// Proves: RAVI-6
     #[tokio::test]
-    async fn results_leave_with_a_call_beyond_the_window() {
+    async fn results_are_dropped_with_a_call_outside_of_the_window() {
         let call = ChatMessage::assistant("")
             .with_tool_call(ToolCall::new("1", "t", "{}"))
             .with_tool_call(ToolCall::new("2", "t", "{}"));
@@ -163,7 +171,7 @@ mod tests {
 
     /// Proves: RAVI-6
     #[tokio::test]
-    async fn a_summary_stays_in_front_where_there_is_room() {
+    async fn a_summary_stays_in_front_if_it_fits() {
         let mut window = Window::injected(["a", "b", "c"].map(ChatMessage::user));
         window.messages.insert(0, WindowMessage::summary(Seq::new(7), ChatMessage::system("sum")));
         assert_eq!(texts(&SlidingWindow::new(3).unwrap(), window.clone()).await, ["sum", "b", "c"]);

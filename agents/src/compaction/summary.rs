@@ -17,6 +17,7 @@ pub(super) const HEADING: &str = "Summary of the conversation so far:\n";
 /// The stored conversation stays unchanged. A reader reads the summary, and then only the messages after
 /// [`up_to`](Self::up_to).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// The position of the last message that the summary covers. It also covers every earlier message.
     pub up_to: Seq,
@@ -34,6 +35,12 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Creates a summary of the thread up to and including `up_to`, of unknown cost and extent.
+    #[must_use]
+    pub fn new(up_to: Seq, text: impl Into<String>) -> Self {
+        Self { up_to, text: text.into(), tokens: 0, messages: 0, strategy: Default::default(), covers: None }
+    }
+
     /// Returns the covered range of a summary that includes one more part.
     pub(super) fn covers_with_part(before: Option<&Self>, part: &[WindowMessage]) -> Option<Covered> {
         let first = match before {
@@ -41,6 +48,34 @@ impl Summary {
             None => part.first().and_then(MessageMark::of),
         };
         Some(Covered { first: first?, last: part.last().and_then(MessageMark::of)? })
+    }
+
+    /// Sets the length of the text in tokens.
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: u64) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// Sets [`messages`](Self::messages).
+    #[must_use]
+    pub fn with_messages(mut self, messages: u64) -> Self {
+        self.messages = messages;
+        self
+    }
+
+    /// Sets the name of the strategy that made the summary.
+    #[must_use]
+    pub fn with_strategy(mut self, strategy: impl Into<String>) -> Self {
+        self.strategy = strategy.into();
+        self
+    }
+
+    /// Sets [`covers`](Self::covers).
+    #[must_use]
+    pub fn with_covers(mut self, covers: impl Into<Option<Covered>>) -> Self {
+        self.covers = covers.into();
+        self
     }
 }
 
@@ -63,11 +98,9 @@ pub fn summary_message(summary: &Summary) -> WindowMessage {
 /// use larder_agents::compaction::{Summary, begin_with_summary};
 /// use larder_kernel::{ChatMessage, Origin, Seq, StoredMessage, Window};
 ///
-/// let stored = |seq| StoredMessage { seq: Seq::new(seq), message: ChatMessage::user("Hi").into() }.into();
-/// let mut window = Window { thread: None, messages: vec![stored(1), stored(2), stored(3)] };
-/// let text = "They greeted.".into();
-/// let summary =
-///     Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into(), covers: None };
+/// let stored = |seq| StoredMessage::new(Seq::new(seq), ChatMessage::user("Hi")).into();
+/// let mut window = Window::new(vec![stored(1), stored(2), stored(3)]);
+/// let summary = Summary::new(Seq::new(2), "They greeted.");
 /// begin_with_summary(&mut window, &summary);
 /// let origins: Vec<Origin> = window.messages.iter().map(|message| message.origin).collect();
 /// assert_eq!(origins, [Origin::Summary(Seq::new(2)), Origin::Stored(Seq::new(3))]);

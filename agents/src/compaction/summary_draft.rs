@@ -150,8 +150,8 @@ impl SummaryMaker {
         begin_with_summary(&mut prepared.window, summary);
     }
 
-    /// Returns the messages to summarize, oldest first. They include messages that an earlier strategy left
-    /// out of the window.
+    /// Returns the messages to summarize, oldest first, including messages that an earlier strategy dropped
+    /// from the window.
     fn whole(&self, window: &Window, writer: &dyn Writer, preparation: &Preparation) -> Vec<WindowMessage> {
         let old = self.old(window, writer, preparation.tokens_beside);
         let Some(up_to) = old.last().and_then(place) else { return old };

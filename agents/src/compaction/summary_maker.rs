@@ -146,18 +146,23 @@ impl SummaryMaker {
         let request =
             LanguageModelRequest::new(messages).with_output_tokens_max(self.settings.summary_tokens_max);
         let timeout = Duration::from_millis(self.settings.timeout_ms);
-        let late = |_| failed(ErrorKind::Timeout, "the model did not answer in time");
+        let late = |_| {
+            failed(ErrorKind::Timeout, "the model did not respond in time; try again or raise the time limit")
+        };
         let answer = tokio::time::timeout(timeout, self.model.generate(request)).await.map_err(late)??;
         if is_cut_off(&answer) {
-            return Err(failed(ErrorKind::Unexpected, "the summary is cut off at `summary_tokens_max`"));
+            return Err(failed(
+                ErrorKind::Unexpected,
+                "the summary was cut off at `summary_tokens_max`; raise it",
+            ));
         }
         if !answer.tool_calls.is_empty() || answer.text.trim().is_empty() {
-            return Err(failed(ErrorKind::Unexpected, "the model's answer is no summary"));
+            return Err(failed(ErrorKind::Unexpected, "the model's response is not a summary"));
         }
         // The limit is doubled because the model may count tokens differently. A longer reply ignored the
         // instructions.
         if self.counter.count(&answer.text) > 2 * u64::from(self.settings.summary_tokens_max) {
-            return Err(failed(ErrorKind::Unexpected, "the summary is over `summary_tokens_max`"));
+            return Err(failed(ErrorKind::Unexpected, "the summary exceeds `summary_tokens_max`; raise it"));
         }
         Ok(answer.text.trim().to_owned())
     }
@@ -342,10 +347,13 @@ impl SummaryMaker {
         // A summary that includes a short part may grow by more than the part, within its limit.
         let grown = before.is_some() && tokens <= u64::from(self.settings.summary_tokens_max);
         if tokens >= replaced && !grown {
-            return Err(failed(ErrorKind::Unexpected, "the summary is no shorter than what it stands for"));
+            return Err(failed(
+                ErrorKind::Unexpected,
+                "the summary is not shorter than the messages that it replaces",
+            ));
         }
         let Some(Origin::Stored(up_to)) = part.last().map(|message| message.origin) else {
-            return Err(failed(ErrorKind::Unexpected, "nothing to summarize"));
+            return Err(failed(ErrorKind::Unexpected, "no messages to summarize"));
         };
         let messages = before.map_or(0, |summary| summary.messages) + check::size(part.len());
         let covers = Summary::covers_with_part(before, part);

@@ -12,6 +12,7 @@ const DAY_MS: u64 = 24 * 3600 * 1000;
 /// if a store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OnFailure {
     /// Keeps the window unchanged, above its intended size.
     /// [`SummaryMaker::failures`](super::SummaryMaker::failures) counts the failure.
@@ -24,6 +25,7 @@ pub enum OnFailure {
 /// Settings for making summaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SummarySettings {
     /// The time limit of one model call, in milliseconds.
     #[serde(deserialize_with = "whole")]
@@ -77,5 +79,40 @@ impl SummarySettings {
             }
         }
         Ok(())
+    }
+
+    /// Sets the time limit of one model call, in milliseconds.
+    #[must_use]
+    pub fn with_timeout_ms(mut self, timeout_ms: u64) -> Self {
+        self.timeout_ms = timeout_ms;
+        self
+    }
+
+    /// Sets the longest wait for another caller that is summarizing the same thread, in milliseconds.
+    #[must_use]
+    pub fn with_wait_ms(mut self, wait_ms: u64) -> Self {
+        self.wait_ms = wait_ms;
+        self
+    }
+
+    /// Sets the largest number of conversation tokens in one model call.
+    #[must_use]
+    pub fn with_input_tokens_max(mut self, input_tokens_max: u64) -> Self {
+        self.input_tokens_max = input_tokens_max;
+        self
+    }
+
+    /// Sets the largest number of tokens in the summary.
+    #[must_use]
+    pub fn with_summary_tokens_max(mut self, summary_tokens_max: u32) -> Self {
+        self.summary_tokens_max = summary_tokens_max;
+        self
+    }
+
+    /// Sets the reaction to a failed summary.
+    #[must_use]
+    pub fn with_on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
+        self
     }
 }

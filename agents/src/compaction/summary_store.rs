@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::summary::{Summary, is_current};
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The bucket that holds summaries.
 pub const SUMMARY_BUCKET: &str = "larder.summaries";
 
 /// A summary with its revision, which the next write must name.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredSummary {
     /// The summary.
     pub summary: Summary,
@@ -124,13 +125,18 @@ impl SummaryStore {
         let Some(entry) = self.store.get(&self.bucket, &self.key("summary", thread)?).await? else {
             return Ok(None);
         };
-        let record: Record = serde_json::from_slice(&entry.value)
-            .map_err(|_| Error::new(ErrorKind::Corrupt, OPERATION, "what is kept is not a summary"))?;
+        let record: Record = serde_json::from_slice(&entry.value).map_err(|_| {
+            Error::new(ErrorKind::Corrupt, OPERATION, "the stored summary is corrupt; delete it")
+        })?;
         if record.agent != thread.agent.as_str()
             || record.session != thread.session.as_str()
             || record.view != *self.view
         {
-            return Err(Error::new(ErrorKind::Corrupt, OPERATION, "the summary kept is of another thread"));
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                OPERATION,
+                "the stored summary belongs to another thread; delete it",
+            ));
         }
         Ok(Some(StoredSummary { summary: record.summary, revision: entry.revision }))
     }
@@ -193,8 +199,9 @@ impl SummaryStore {
             view: self.view.as_ref().to_owned(),
             summary: summary.clone(),
         };
-        let value = serde_json::to_vec(&record)
-            .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the summary is not JSON"))?;
+        let value = serde_json::to_vec(&record).map_err(|_| {
+            Error::new(ErrorKind::Unexpected, OPERATION, "the summary cannot be written as JSON")
+        })?;
         let key = self.key("summary", thread)?;
         let options = self.options(expected.map_or(KeyValueCondition::Absent, KeyValueCondition::AtRevision));
         self.store.put(&self.bucket, &key, Bytes::from(value), options).await
@@ -322,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_summary_of_the_thread_is_corrupt() {
+    async fn a_summary_of_another_thread_is_corrupt() {
         let (key_value, store) = open();
         let (mine, other) = (Thread::new("a", "mine").unwrap(), Thread::new("a", "other").unwrap());
         let bucket = BucketName::new(SUMMARY_BUCKET).unwrap();

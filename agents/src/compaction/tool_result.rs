@@ -15,6 +15,7 @@ const MARKER_END: &str = " chars truncated]";
 /// The settings of [`ToolResultTruncation`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct ToolResultTruncationConfig {
     /// The number of characters of a result to keep, 1 or more.
     #[serde(deserialize_with = "whole")]
@@ -34,6 +35,13 @@ impl ToolResultTruncationConfig {
     /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
         check::at_least("tool_result_truncation.config", "max_chars", self.max_chars, 1)
+    }
+
+    /// Sets the number of characters of a result to keep, 1 or more.
+    #[must_use]
+    pub fn with_max_chars(mut self, max_chars: usize) -> Self {
+        self.max_chars = max_chars;
+        self
     }
 }
 
@@ -84,10 +92,9 @@ impl ToolResultTruncation {
         if cuts.iter().all(Option::is_none) {
             return None;
         }
-        let results = message.tool_results.iter().zip(cuts).map(|(result, cut)| ToolResult {
-            call_id: result.call_id.clone(),
-            content: cut.unwrap_or_else(|| result.content.clone()),
-            is_error: result.is_error,
+        let results = message.tool_results.iter().zip(cuts).map(|(result, cut)| {
+            ToolResult::new(result.call_id.clone(), cut.unwrap_or_else(|| result.content.clone()))
+                .with_is_error(result.is_error)
         });
         Some(with_parts(message, message.tool_calls.clone(), results.collect()))
     }
@@ -171,7 +178,7 @@ mod tests {
 
     /// Proves: RAVI-7
     #[test]
-    fn what_is_over_the_limit_is_cut_by_one_character_as_well() {
+    fn text_one_character_over_the_limit_is_cut() {
         for over in 1..=30 {
             let expected = format!("{}[{over} chars truncated]", "é".repeat(500));
             assert_eq!(cut(500, &"é".repeat(500 + over)), Some(expected));
@@ -183,7 +190,7 @@ mod tests {
 
     /// Proves: RAVI-7
     #[test]
-    fn a_second_cut_says_how_much_went_in_all() {
+    fn a_second_cut_states_the_total_removed() {
         let once = cut(10, &"x".repeat(100)).unwrap();
         assert_eq!(cut(10, &once), None);
         assert_eq!(cut(4, &once).as_deref(), Some("xxxx[96 chars truncated]"));

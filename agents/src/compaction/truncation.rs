@@ -12,6 +12,7 @@ const OPERATION: &str = "truncation.config";
 /// The ceilings. At least one must be set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct TruncationConfig {
     /// The number of newest messages to keep, 1 or more.
     #[serde(deserialize_with = "whole")]
@@ -28,10 +29,24 @@ impl TruncationConfig {
     /// `InvalidInput` with the setting and the limit, or with `max_messages` if no ceiling is set.
     pub fn check(&self) -> Result<()> {
         if self.max_messages.is_none() && self.max_chars.is_none() {
-            return Err(Error::invalid(OPERATION, "max_messages", "set this or `max_chars`, or both"));
+            return Err(Error::invalid(OPERATION, "max_messages", "is missing; set it, `max_chars` or both"));
         }
         check::at_least(OPERATION, "max_messages", self.max_messages.unwrap_or(1), 1)?;
         check::at_least(OPERATION, "max_chars", self.max_chars.unwrap_or(1), 1)
+    }
+
+    /// Sets the number of newest messages to keep, 1 or more.
+    #[must_use]
+    pub fn with_max_messages(mut self, max_messages: usize) -> Self {
+        self.max_messages = Some(max_messages);
+        self
+    }
+
+    /// Sets the number of characters that the newest messages may have in total, 1 or more.
+    #[must_use]
+    pub fn with_max_chars(mut self, max_chars: usize) -> Self {
+        self.max_chars = Some(max_chars);
+        self
     }
 }
 
@@ -181,7 +196,7 @@ mod tests {
 
     /// Proves: RAVI-10
     #[tokio::test]
-    async fn a_summary_stays_while_the_newest_message_fits_beside_it() {
+    async fn a_summary_stays_while_the_newest_message_also_fits() {
         let mut window = Window::injected(["aaaa", "bb"].map(ChatMessage::user));
         window.messages.insert(0, WindowMessage::summary(Seq::new(7), ChatMessage::system("sum")));
         assert_eq!(texts(Truncation::chars(5).unwrap(), &window).await, ["sum", "bb"]);

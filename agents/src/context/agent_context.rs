@@ -15,7 +15,7 @@ use super::ContextConfig;
 use super::explain::{Assembly, WindowExplanation};
 use super::memory::{LimitedWindow, MemoryProvider};
 use super::reader::{ReadBack, Reader};
-use crate::compaction::{Pipeline, Summary, pair_tool_calls, summary_message};
+use crate::compaction::{Pipeline, Summary, close_tool_calls, summary_message};
 use crate::scope;
 use crate::tokens::{TokenCounter, with_tokens};
 
@@ -293,17 +293,13 @@ impl AgentContext {
                 self.add_new(each, new, &mut assembly).await?;
             }
             MemoryProvider::Window(_) | MemoryProvider::None => {
-                assembly.read(
-                    "none",
-                    Window { thread: Some(thread), messages: Vec::new() },
-                    self.injected(new),
-                );
+                assembly.read("none", Window::new(Vec::new()).with_thread(thread), self.injected(new));
             }
         }
         self.run_strategies(strategies, &mut assembly).await?;
-        let paired = pair_tool_calls(assembly.window.messages.clone());
+        let paired = close_tool_calls(&assembly.window.messages);
         if paired != assembly.window.messages {
-            let window = Window { thread: assembly.window.thread.clone(), messages: paired };
+            let window = Window::new(paired).with_thread(assembly.window.thread.clone());
             assembly.step("pair_tool_calls", true, window);
         }
         Ok(assembly)
@@ -369,7 +365,7 @@ impl AgentContext {
         if new.is_empty() {
             return Ok(());
         }
-        let mut window = Window { thread: assembly.window.thread.clone(), messages: self.injected(new) };
+        let mut window = Window::new(self.injected(new)).with_thread(assembly.window.thread.clone());
         let mut stages = vec![window.messages.clone()];
         for strategy in each {
             window = strategy.compact(window).await?;
@@ -393,7 +389,7 @@ async fn begin_with(
     thread: &Thread,
     each: &[Arc<dyn CompactionStrategy>],
 ) -> Result<()> {
-    let mut window = Window { thread: Some(thread.clone()), messages: vec![summary_message(summary)] };
+    let mut window = Window::new(vec![summary_message(summary)]).with_thread(thread.clone());
     let mut heads = vec![window.messages.clone()];
     for strategy in each {
         window = strategy.compact(window).await?;

@@ -13,6 +13,7 @@ use crate::tokens::{TokenCounter, tokens_of};
 
 /// The size of a window at one point.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Size {
     /// The number of messages.
     pub messages: u64,
@@ -41,6 +42,7 @@ impl fmt::Display for Size {
 
 /// A stored message that a step changed in the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Resized {
     /// The position of the message.
     pub seq: Seq,
@@ -52,6 +54,7 @@ pub struct Resized {
 
 /// The effect of one step on the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ExplainedStep {
     /// The name of the strategy. Other values are `memory` for messages that the memory does not show, and
     /// `pair_tool_calls` for calls without results and results without calls.
@@ -90,6 +93,7 @@ impl ExplainedStep {
 /// The `Display` form is for debugging prompts. It and the JSON form show positions and sizes, not message
 /// content; the window itself is in [`window`](Self::window).
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct WindowExplanation {
     /// The lookback of the strategies.
     #[serde(serialize_with = "serialize_reach")]
@@ -203,7 +207,7 @@ impl Assembly {
     pub(super) fn new(thread: Thread, reach: Reach, explains: bool) -> Self {
         Self {
             reach,
-            window: Window { thread: Some(thread), messages: Vec::new() },
+            window: Window::new(Vec::new()).with_thread(thread),
             stages: explains.then(Vec::new),
             messages_read: 0,
             pages_read: 0,

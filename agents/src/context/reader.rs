@@ -182,7 +182,7 @@ impl Reader<'_> {
         let mut messages: Vec<WindowMessage> = page.into_iter().map(WindowMessage::from).collect();
         keep(&messages);
         for strategy in self.each {
-            let window = Window { thread: Some(self.thread.clone()), messages };
+            let window = Window::new(messages).with_thread(self.thread.clone());
             messages = strategy.compact(window).await?.messages;
             keep(&messages);
         }
@@ -193,7 +193,7 @@ impl Reader<'_> {
     }
 
     fn measure(&self, back: &mut ReadBack, messages: &[WindowMessage]) {
-        for WindowMessage { origin, message } in messages {
+        for WindowMessage { origin, message, .. } in messages {
             back.lookback.add(self.reach, self.counter, *origin, message);
         }
     }

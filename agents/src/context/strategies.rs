@@ -112,7 +112,7 @@ mod tests {
 
     /// Proves: RAVI-5, RAVI-9
     #[tokio::test]
-    async fn a_summary_reads_what_an_earlier_strategy_left_out_and_looking_stores_nothing() {
+    async fn a_summary_reads_messages_that_an_earlier_strategy_dropped_and_explain_stores_nothing() {
         let (history, store) =
             (Arc::new(InMemoryHistoryProvider::new()), Arc::new(InMemoryKeyValueStore::new()));
         let summaries = SummaryStore::new(store).unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
+    MessageFilter, Namespace, OptionSet, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
     StoredMessage, Thread, ThreadInfo, Ttl, check,
 };
 
@@ -35,7 +35,7 @@ impl CountingHistory {
         (self.messages.swap(0, Ordering::SeqCst), self.reads.swap(0, Ordering::SeqCst))
     }
 
-    /// Returns the number of calls since the last one that could change data.
+    /// Returns the number of calls since the last call that could change data.
     pub(crate) fn take_writes(&self) -> u64 {
         self.writes.swap(0, Ordering::SeqCst)
     }
@@ -54,6 +54,10 @@ impl Store for CountingHistory {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

@@ -11,8 +11,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::blob::check_get;
 use larder_kernel::{
     BlobBody, BlobBytes, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, ETag, ErrorKind, GraphStore, HistoryProvider, KeyValueStore, Namespace, PresignRequest,
-    PresignedUrl, Result, Store, TaskStore, VectorStore,
+    Capabilities, ETag, ErrorKind, GraphStore, HistoryProvider, KeyValueStore, Namespace, OptionSet,
+    PresignRequest, PresignedUrl, RequestOption, Result, Store, TaskStore, VectorStore,
 };
 
 use super::layer::Layer;
@@ -177,7 +177,7 @@ impl Cached {
         let at = |end: u64| usize::try_from(end).unwrap_or(bytes.len());
         let piece = bytes.slice(at(range.start)..at(range.end));
         let bytes = futures_util::stream::once(std::future::ready(Ok(piece))).boxed();
-        Ok(Some(BlobRead { info, range, bytes }))
+        Ok(Some(BlobRead::new(info, range, bytes)))
     }
 
     /// Wraps the stream so that it is cached after it has been read to its end.
@@ -204,7 +204,7 @@ impl Cached {
             polled
         })
         .boxed();
-        BlobRead { info: read.info, range: read.range, bytes }
+        BlobRead::new(read.info, read.range, bytes)
     }
 }
 
@@ -217,6 +217,16 @@ impl Store for Cached {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        // The cache answers reads itself, so it must know every option of a read.
+        self.inner.options().intersection(OptionSet::of(&[
+            RequestOption::BlobContentType,
+            RequestOption::BlobMetadata,
+            RequestOption::BlobRange,
+            RequestOption::PresignContentType,
+        ]))
     }
 
     async fn erase(&self) -> Result<()> {
@@ -268,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_longest_ago_goes_first() {
+    fn the_least_recently_used_entry_is_removed_first() {
         let mut kept = Kept { bytes_max: 10, ..Kept::default() };
         let key = |name: &str| BlobKey::new(name).unwrap();
         let etag = ETag::new("e").unwrap();

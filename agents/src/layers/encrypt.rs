@@ -48,6 +48,10 @@ use super::layer::Layer;
 /// store can therefore move a message within its namespace or restore an old version. An embedding reveals
 /// much of its text; if that is too much, keep the vectors in another store.
 ///
+/// A store that compresses messages (SQLite, Postgres, Redis) leaves encrypted messages as they are. A
+/// message is padded to its plain size, and compression would undo the padding, so that the stored length
+/// would reveal how well the plain text compresses.
+///
 /// # Limitations
 ///
 /// Every clause of the contracts holds. Filters on metadata of documents work on the unencrypted metadata.
@@ -146,7 +150,7 @@ seal! {
 
 /// Implements the shared methods of the contracts for an encrypted store, without the named capabilities.
 macro_rules! shared {
-    ($contract:ident $(, $capability:ident)*) => {
+    ($contract:ident, [$($option:ident),*] $(, $capability:ident)*) => {
         #[async_trait]
         #[deny(clippy::missing_trait_methods)]
         impl Store for Sealed<dyn $contract> {
@@ -159,6 +163,12 @@ macro_rules! shared {
                 let mut declared = self.inner.capabilities();
                 $(declared.optional.remove(&Capability::$capability);)*
                 declared
+            }
+
+            // The layer reads and writes the fields of requests itself, so it names the ones that it knows.
+            fn options(&self) -> larder_kernel::OptionSet {
+                use larder_kernel::{OptionSet, RequestOption};
+                self.inner.options().intersection(OptionSet::of(&[$(RequestOption::$option),*]))
             }
 
             async fn erase(&self) -> Result<()> {

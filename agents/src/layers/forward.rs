@@ -16,11 +16,11 @@ use larder_kernel::{
     DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery, Error, FencingToken, Filter, Forked,
     GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueCondition,
     KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Lease, MessageFilter, Metadata,
-    Namespace, NeighborQuery, NewBoard, NewTask, Page, PageRequest, PresignRequest, PresignedUrl, PutMode,
-    PutReport, Relationship, RelationshipId, RelationshipQuery, Replaced, Replacement, Result, RetryOutcome,
-    Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredMessage, SubGraph, Task, TaskId,
-    TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore,
-    WorkerId,
+    Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PresignRequest, PresignedUrl,
+    PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, Replaced, Replacement, Result,
+    RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredMessage, SubGraph, Task,
+    TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport,
+    VectorStore, WorkerId,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -36,6 +36,10 @@ impl<S: Store + ?Sized, H: Middleware> Store for Wrapped<S, H> {
         self.inner.capabilities()
     }
 
+    fn options(&self) -> OptionSet {
+        self.inner.options()
+    }
+
     async fn erase(&self) -> Result<()> {
         // Erased data stays erased, so another call may complete the erasure.
         let mut call = Call::new(self.erase, Effect::Write);
@@ -47,7 +51,10 @@ impl<S: Store + ?Sized, H: Middleware> Store for Wrapped<S, H> {
 macro_rules! forward {
     (
         $contract:ident;
-        $($how:ident $method:ident($($argument:ident: $type:ty),*) -> $answer:ty = $call:expr $(, $bytes:expr)?;)*
+        $(
+            $how:ident $method:ident($($argument:ident: $type:ty),*) -> $answer:ty
+                = $call:expr $(, $bytes:expr)?;
+        )*
         $({ $($own:tt)* })?
     ) => {
         #[async_trait]

@@ -212,9 +212,7 @@ impl Body {
     pub(super) fn new(body: BlobBody) -> Self {
         match body {
             BlobBody::Bytes(bytes) => Self::Bytes(bytes),
-            BlobBody::Stream(pieces) => {
-                Self::Stream(Arc::new(tokio::sync::Mutex::new(pieces)), Arc::default())
-            }
+            body => Self::Stream(Arc::new(tokio::sync::Mutex::new(body.into_stream())), Arc::default()),
         }
     }
 

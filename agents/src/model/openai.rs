@@ -22,6 +22,7 @@ const EMBED: &str = "embedder.embed";
 
 /// The token counts that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Usage {
     /// The tokens of the conversation.
     pub input_tokens: u64,
@@ -59,6 +60,7 @@ impl FinishReason {
 
 /// A model's answer with the data that the server reports about it.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Completion {
     /// The answer.
     pub message: ChatMessage,
@@ -190,18 +192,20 @@ impl OpenAiEmbedder {
         response.data.sort_by_key(|item| item.index);
         let in_order = response.data.iter().enumerate().all(|(place, item)| item.index == place);
         if response.data.len() != texts.len() || !in_order {
-            return Err(wrong("the server did not give one embedding for each text")
+            return Err(wrong("the server returned another number of embeddings than texts")
                 .with_context("texts", check::size(texts.len()))
                 .with_context("embeddings", check::size(response.data.len())));
         }
         let embedding = |item: wire::WireEmbedding| {
             if item.embedding.len() != self.dimensions {
-                return Err(wrong("the server's embeddings have another dimension")
-                    .with_context("expected", check::size(self.dimensions))
-                    .with_context("dimensions", check::size(item.embedding.len())));
+                return Err(wrong(
+                    "the server returned embeddings of another dimension; check the model's \
+                                  name",
+                )
+                .with_context("expected", check::size(self.dimensions))
+                .with_context("dimensions", check::size(item.embedding.len())));
             }
-            Embedding::new(item.embedding)
-                .map_err(|_| wrong("the server gave an embedding without direction"))
+            Embedding::new(item.embedding).map_err(|_| wrong("the server returned an embedding of length 0"))
         };
         response.data.into_iter().map(embedding).collect()
     }

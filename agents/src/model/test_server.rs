@@ -86,6 +86,7 @@ impl ScriptedReply {
 
 /// A request that the server received.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ScriptedRequest {
     /// The path, for example `/v1/chat/completions`.
     pub path: String,

@@ -233,6 +233,10 @@ fn same(there: &Mark, mark: &Mark) -> Result<()> {
     if there.content == mark.content {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Conflict, COMPLETE, "the idempotency key was used for another answer")
-        .with_field("idempotency_key"))
+    Err(Error::new(
+        ErrorKind::Conflict,
+        COMPLETE,
+        "the idempotency key was used for a different response; use a new key",
+    )
+    .with_field("idempotency_key"))
 }

@@ -27,6 +27,7 @@ pub(super) const OPERATION: &str = "session.config";
 
 /// The use of the session's memory by a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Memory {
     /// The session's messages come before the request, and the new messages are stored.
     #[default]
@@ -38,6 +39,7 @@ pub enum Memory {
 /// The data to store after an inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
 pub enum Persistence {
     /// The new messages are appended.
     #[default]
@@ -64,6 +66,7 @@ pub enum Ephemeral {
 /// The memory of an agent: strategies in the order in which they run, and the persistence of inferences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct MemoryProfile {
     /// The strategies that select the messages for the model. Without any, the model sees everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +77,35 @@ pub struct MemoryProfile {
     /// The data to store after an inference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence_strategy: Option<Persistence>,
+}
+
+impl MemoryProfile {
+    /// Sets the strategies that select the messages for the model.
+    #[must_use]
+    pub fn with_short_term_memory_strategy(
+        mut self,
+        short_term_memory_strategy: impl Into<Option<Vec<ShortTermSettings>>>,
+    ) -> Self {
+        self.short_term_memory_strategy = short_term_memory_strategy.into();
+        self
+    }
+
+    /// Sets the strategies that shorten a conversation that has grown.
+    #[must_use]
+    pub fn with_long_term_memory_strategy(
+        mut self,
+        long_term_memory_strategy: impl Into<Option<Vec<LongTermSettings>>>,
+    ) -> Self {
+        self.long_term_memory_strategy = long_term_memory_strategy.into();
+        self
+    }
+
+    /// Sets the data to store after an inference.
+    #[must_use]
+    pub fn with_persistence_strategy(mut self, persistence_strategy: impl Into<Option<Persistence>>) -> Self {
+        self.persistence_strategy = persistence_strategy.into();
+        self
+    }
 }
 
 /// The memory settings of an agent: a [`MemoryProfile`] under `profile`, or its fields at the top level.
@@ -187,7 +219,7 @@ impl TryFrom<Written> for MemoryConfig {
         ];
         match beside.into_iter().find(|(_, given)| *given) {
             Some((field, _)) => {
-                Err(Error::invalid(OPERATION, field, "stands beside `profile`: move it inside"))
+                Err(Error::invalid(OPERATION, field, "is outside of `profile`; move it inside"))
             }
             None => Ok(Self { profile, wrapped: true }),
         }
@@ -222,8 +254,8 @@ pub fn parse_config<T: DeserializeOwned>(json: &str) -> Result<T> {
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         Error::invalid(OPERATION, "config", format!("{}: {}", error.path(), error.inner()))
     })?;
-    reader
-        .end()
-        .map_err(|_| Error::invalid(OPERATION, "config", "something follows the end of the document"))?;
+    reader.end().map_err(|_| {
+        Error::invalid(OPERATION, "config", "text follows the end of the document; remove it")
+    })?;
     Ok(read)
 }

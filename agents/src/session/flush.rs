@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The metadata key of the mark.
 const KEY: &str = "larder.flush";
@@ -64,5 +64,5 @@ pub(crate) fn unmarked(stored: StoredMessage) -> StoredMessage {
     let mut map: serde_json::Map<String, Value> = message.metadata.into_map();
     map.remove(KEY);
     message.metadata = Metadata::from(map);
-    StoredMessage { seq: stored.seq, message: Arc::new(message) }
+    StoredMessage::new(stored.seq, Arc::new(message))
 }

@@ -5,6 +5,7 @@
 //!   out. A summary was made from the messages that it covers.
 //! - A completed turn is stored. Messages are removed only if a strategy was set to erase them, or if a
 //!   `FLUSH` left them out of its window.
+//! - The window is valid for a model provider: each result directly follows its call, and no call is open.
 //! - The window is within its budget. If that is impossible, `begin` fails with the field, before any model
 //!   is asked.
 //! - No question to a model is answered twice.
@@ -30,6 +31,7 @@ use larder_kernel::{
 use self::case::{Case, End, Random, Turn};
 use self::world::{Snapshot, Words, World, mark_of, marks};
 use super::{Inference, InferenceRequest, OnSummaryFailure, Persisted, Persistence, Sessions};
+use crate::compaction::properties::valid_for_providers;
 use crate::compaction::turns::interactions;
 use crate::tokens::tokens_of;
 
@@ -196,6 +198,7 @@ impl Trial<'_> {
         if let Some(max_tokens) = self.case.profile.max_tokens() {
             assert!(tokens <= max_tokens, "{tokens} tokens of {max_tokens}");
         }
+        valid_for_providers(&window.messages).unwrap();
         let left_out = left_out(inference);
         let (up_to, told) = summary_of(window);
         let shown = shown(window);

@@ -24,6 +24,7 @@ pub const SUMMARY_FAILURES: &str = "larder_session_summary_failures_total";
 /// The limits above which an alert is raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SessionThresholds {
     /// The largest number of sessions.
     pub active_sessions_max: u64,
@@ -52,6 +53,20 @@ impl SessionThresholds {
             }
         }
         Ok(())
+    }
+
+    /// Sets the largest number of sessions.
+    #[must_use]
+    pub fn with_active_sessions_max(mut self, active_sessions_max: u64) -> Self {
+        self.active_sessions_max = active_sessions_max;
+        self
+    }
+
+    /// Sets the longest time to load a session's state, in milliseconds.
+    #[must_use]
+    pub fn with_load_latency_ms_max(mut self, load_latency_ms_max: u64) -> Self {
+        self.load_latency_ms_max = load_latency_ms_max;
+        self
     }
 }
 
@@ -88,6 +103,7 @@ impl SessionAlert {
 
 /// The statistics that [`Sessions::measure`](super::Sessions::measure) returns.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct SessionStats {
     /// The number of existing sessions.
     pub active_sessions: u64,

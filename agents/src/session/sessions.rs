@@ -36,6 +36,7 @@ const AGENT_DEFAULT: &str = "default";
 
 /// The state of a session.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Session {
     /// The session's id.
     pub id: SessionId,
@@ -297,12 +298,15 @@ impl Sessions {
             return Ok(());
         }
         let message = if self.assembler.effect() > StrategyEffect::None {
-            "the memory shows a part of the session, and a strategy of `strategies` summarizes or erases all of it"
+            "reads a part of the session, but a strategy of `strategies` summarizes or erases all of it; \
+             remove one of them"
         } else if self.summarizer.is_some() && profile.is_some_and(|p| p.summarization_threshold().is_some())
         {
-            "the memory shows a part of the session, and `summarization_threshold` asks for a summary of all of it"
+            "reads a part of the session, but `summarization_threshold` asks for a summary of all of it; \
+             remove one of them"
         } else if persistence == Persistence::Flush && view.writes() {
-            "the memory shows a part of the session, and the `persistence` FLUSH replaces all of it"
+            "reads a part of the session, but the `persistence` FLUSH replaces all of it; use another \
+             persistence"
         } else {
             return Ok(());
         };
@@ -376,7 +380,7 @@ impl Sessions {
             Some(max_tokens) if tokens > max_tokens => Err(Error::invalid(
                 operation,
                 field,
-                "the system prompt and the hints do not fit into the window",
+                "the system prompt and the hints exceed the window; shorten them or raise `max_tokens`",
             )
             .with_limit(tokens, max_tokens)),
             _ => Ok(()),

@@ -22,8 +22,9 @@ const CLAIM_MARGIN: Duration = Duration::from_secs(10);
 const OUTPUT_PART: u64 = 4;
 const OUTPUT_TOKENS_MIN: u64 = 64;
 
-const INSTRUCTIONS: &str = "Summarize the conversation below for somebody who goes on with it. Keep names, numbers, \
-decisions, open questions and what was promised. Write plain sentences and nothing but the summary.";
+const INSTRUCTIONS: &str = "Summarize the conversation below for somebody who goes on with it. Keep names, \
+                            numbers, decisions, open questions and what was promised. Write plain sentences \
+                            and nothing but the summary.";
 
 /// The occasions on which a session is summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -214,10 +215,20 @@ impl Job<'_> {
                 .with_output_tokens_max(u32::try_from(tokens_max).unwrap_or(u32::MAX));
         let answer = tokio::time::timeout(self.summarizer.timeout, self.summarizer.model.generate(request))
             .await
-            .map_err(|_| Error::new(ErrorKind::Timeout, OPERATION, "the model did not answer in time"))??;
+            .map_err(|_| {
+                Error::new(
+                    ErrorKind::Timeout,
+                    OPERATION,
+                    "the model did not respond in time; try again or raise the time limit",
+                )
+            })??;
         let text = answer.text.trim();
         if answer.role != Role::Assistant || text.is_empty() || !answer.tool_calls.is_empty() {
-            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the model's answer is no summary"));
+            return Err(Error::new(
+                ErrorKind::Unexpected,
+                OPERATION,
+                "the model's response is not a summary",
+            ));
         }
         if crate::model::is_cut_off(&answer) {
             return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the model's summary was cut off"));
@@ -226,7 +237,7 @@ impl Job<'_> {
             return Err(Error::new(
                 ErrorKind::Unexpected,
                 OPERATION,
-                "the summary is too long for the window",
+                "the summary does not fit into the window; raise `max_tokens`",
             ));
         }
         self.summarizer.answers.put(key, text.to_owned());

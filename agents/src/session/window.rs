@@ -12,7 +12,7 @@ use super::left_out::{LeftOut, Present};
 use super::record::{Hint, Record};
 use super::state::{Held, Reader, State};
 use crate::compaction::turns::units;
-use crate::compaction::{self, pair_tool_calls, summary_in};
+use crate::compaction::{self, close_tool_calls, summary_in};
 use crate::context::explain::Stage;
 use crate::tokens::{TokenCounter, tokens_of};
 
@@ -25,6 +25,7 @@ const ROLLING_WINDOW: &str = "rolling_window";
 
 /// The position of the hints in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum HintOrder {
     /// System prompt, summary, hints, stored messages, new messages.
     #[default]
@@ -174,7 +175,8 @@ impl Assembler {
             Some(max_tokens) if fixed > max_tokens => Err(Error::invalid(
                 BEGIN,
                 "messages",
-                "the prompt, the hints and the new messages are over max_tokens of the session's profile",
+                "the prompt, the hints and the new messages exceed `max_tokens` of the session's profile; \
+                 shorten them or raise it",
             )
             .with_limit(fixed, max_tokens)),
             _ => Ok(fixed),
@@ -212,7 +214,7 @@ impl Assembler {
             present.step(ROLLING_WINDOW, &window.messages, (None, None));
         }
         check_answers(&window.messages, window.messages.len() - new.len())?;
-        window.messages = pair_tool_calls(window.messages);
+        window.messages = close_tool_calls(&window.messages);
         told.step("pair_tool_calls", true, shown.as_ref(), &window.messages);
         present.step("pair_tool_calls", &window.messages, (None, None));
         let mut messages = head(record, shown, self.hint_order);
@@ -239,7 +241,7 @@ impl Assembler {
         let mut summary = state.summary.clone();
         let mut shown = summary.as_ref().map(|held| shown_as(held, headed));
         let mut made_by = None;
-        let mut prepared = Prepared::from(Window { thread: Some((*thread).clone()), messages });
+        let mut prepared = Prepared::from(Window::new(messages).with_thread((*thread).clone()));
         *present = Present::new(&prepared.window.messages);
         if let Some(before) = state.unread_before {
             let reaching = || self.reaching().map_or(ROLLING_WINDOW, |strategy| strategy.name());
@@ -278,7 +280,7 @@ impl Assembler {
             });
             present.step(name, &prepared.window.messages, (covered, prepared.erases_up_to));
         }
-        let Prepared { window, erases_up_to, summary_missing, failure, writes } = prepared;
+        let Prepared { window, erases_up_to, summary_missing, failure, writes, .. } = prepared;
         let made = Assembled {
             window,
             left_out: Vec::new(),
@@ -381,7 +383,7 @@ pub(super) fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()
     let mut known = calls(&messages[..new]);
     for (index, message) in messages.iter().enumerate().skip(new) {
         if !message.message.tool_results.iter().all(|result| known.contains(&result.call_id)) {
-            let error = "a tool's result answers no call of the session";
+            let error = "a tool result belongs to no tool call of the session; append the call first";
             return Err(Error::invalid(BEGIN, "messages", error));
         }
         known.extend(calls(&messages[index..=index]));

@@ -17,8 +17,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::blob::{BlobEntries, check_get, check_prefix, check_presign, check_put};
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
-    BlobStore, Capabilities, Capability, Durability, ETag, Error, ErrorKind, Namespace, PresignRequest,
-    PresignedUrl, Result, Store, Timestamp,
+    BlobStore, Capabilities, Capability, Durability, ETag, Error, ErrorKind, Namespace, OptionSet,
+    PresignRequest, PresignedUrl, RequestOption, Result, Store, Timestamp,
 };
 
 use self::body::{Content, Reservation};
@@ -112,16 +112,11 @@ impl NamespaceState {
 }
 
 fn entry(info: &BlobInfo) -> BlobEntry {
-    BlobEntry {
-        key: info.key.clone(),
-        size: info.size,
-        etag: info.etag.clone(),
-        modified_at: info.modified_at,
-    }
+    BlobEntry::new(info.key.clone(), info.size, info.etag.clone(), info.modified_at)
 }
 
 fn not_found(operation: &'static str) -> Error {
-    Error::new(ErrorKind::NotFound, operation, "no blob has this key")
+    Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key")
 }
 
 /// Returns a tag that no other write of any process has. It combines the start time of this process
@@ -139,13 +134,18 @@ fn check_condition(condition: &BlobCondition, there: Option<&Arc<Stored>>) -> Re
     match condition {
         BlobCondition::None => Ok(()),
         BlobCondition::Absent if there.is_none() => Ok(()),
-        BlobCondition::Absent => {
-            Err(Error::new(ErrorKind::Conflict, OPERATION, "a blob with this key exists"))
-        }
+        BlobCondition::Absent => Err(Error::new(
+            ErrorKind::Conflict,
+            OPERATION,
+            "a blob with this key already exists; use another key or write without the condition",
+        )),
         BlobCondition::Matches(etag) if there.is_some_and(|stored| stored.info.etag == *etag) => Ok(()),
-        BlobCondition::Matches(_) => {
-            Err(Error::new(ErrorKind::Conflict, OPERATION, "the blob there does not have the tag given"))
-        }
+        BlobCondition::Matches(_) => Err(Error::new(
+            ErrorKind::Conflict,
+            OPERATION,
+            "the blob has another ETag or does not exist; read it again and retry",
+        )),
+        _ => Err(Error::unknown_value(OPERATION, "condition")),
     }
 }
 
@@ -206,6 +206,15 @@ impl Store for InMemoryBlobStore {
             .with(Capability::BlobPresignPut)
     }
 
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::BlobContentType,
+            RequestOption::BlobMetadata,
+            RequestOption::BlobRange,
+            RequestOption::PresignContentType,
+        ])
+    }
+
     async fn erase(&self) -> Result<()> {
         let gone = std::mem::take(&mut *self.state.write());
         self.backend.release(gone.values().map(|stored| stored.counted).sum());
@@ -222,19 +231,14 @@ impl BlobStore for InMemoryBlobStore {
         // that counts.
         check_condition(&options.condition, self.state.read().get(key.as_str()))?;
         let mut reserved = Reservation::new(&self.backend);
-        let BlobPutOptions { condition, content_type, metadata } = options;
+        let BlobPutOptions { condition, content_type, metadata, .. } = options;
         reserved.grow(OPERATION, overhead(key, content_type.as_deref(), &metadata))?;
         let content = Content::collect(OPERATION, body, &mut reserved).await?;
         let mut blobs = self.state.write();
         check_condition(&condition, blobs.get(key.as_str()))?;
-        let info = BlobInfo {
-            key: key.clone(),
-            size: content.size(),
-            etag: next_etag()?,
-            content_type,
-            metadata,
-            modified_at: Timestamp::now(),
-        };
+        let info = BlobInfo::new(key.clone(), content.size(), next_etag()?, Timestamp::now())
+            .with_content_type(content_type)
+            .with_metadata(metadata);
         self.replace(&mut blobs, info.clone(), content, reserved);
         Ok(info)
     }
@@ -246,7 +250,8 @@ impl BlobStore for InMemoryBlobStore {
             Some(range) => range.resolve(stored.info.size)?,
             None => 0..stored.info.size,
         };
-        Ok(BlobRead { info: stored.info.clone(), bytes: stored.content.read(&range), range })
+        let bytes = stored.content.read(&range);
+        Ok(BlobRead::new(stored.info.clone(), range, bytes))
     }
 
     async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
@@ -280,12 +285,8 @@ impl BlobStore for InMemoryBlobStore {
         let mut reserved = Reservation::new(&self.backend);
         let overhead = overhead(target, stored.info.content_type.as_deref(), &stored.info.metadata);
         reserved.grow(OPERATION, overhead + stored.content.size())?;
-        let info = BlobInfo {
-            key: target.clone(),
-            etag: next_etag()?,
-            modified_at: Timestamp::now(),
-            ..stored.info.clone()
-        };
+        let mut info = stored.info.clone();
+        (info.key, info.etag, info.modified_at) = (target.clone(), next_etag()?, Timestamp::now());
         self.replace(&mut blobs, info.clone(), stored.content.clone(), reserved);
         Ok(info)
     }
@@ -301,14 +302,9 @@ impl BlobStore for InMemoryBlobStore {
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         check_presign(request, &self.capabilities())?;
         let content_type = request.content_type.as_ref();
-        Ok(PresignedUrl {
-            url: format!("memory://{key}"),
-            method: request.method,
-            expires_at: Timestamp::now().saturating_add(request.valid_for),
-            headers: content_type
-                .map(|value| ("content-type".to_owned(), value.clone()))
-                .into_iter()
-                .collect(),
-        })
+        let expires_at = Timestamp::now().saturating_add(request.valid_for);
+        let headers =
+            content_type.map(|value| ("content-type".to_owned(), value.clone())).into_iter().collect();
+        Ok(PresignedUrl::new(format!("memory://{key}"), request.method, expires_at).with_headers(headers))
     }
 }

@@ -18,8 +18,8 @@ use larder_kernel::storage::graph::{
 use larder_kernel::storage::vector::check_ids;
 use larder_kernel::{
     Capabilities, DeletedEntity, Durability, Entity, EntityId, EntityQuery, Error, ErrorKind, GraphCounts,
-    GraphStore, Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
-    Result, Store, SubGraph, UpsertReport,
+    GraphStore, Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId,
+    RelationshipQuery, RequestOption, Result, Store, SubGraph, UpsertReport,
 };
 
 pub use self::ids::ReachedIds;
@@ -27,7 +27,7 @@ use self::model::Graph;
 use self::traversal::Stamps;
 use super::MemoryBackend;
 use super::backend::default_namespace;
-use super::offload::{self, WAIT_STEPS};
+use crate::internal::offload::{self, WAIT_STEPS};
 
 /// The number of steps that one visited entity or relationship counts for.
 const VISIT_STEPS: usize = 32;
@@ -187,7 +187,11 @@ impl InMemoryGraphStore {
         let (state, entity, query) = (self.state.clone(), entity.clone(), query.clone());
         let all = move || {
             state.traverse(traversal, &entity, &query, usize::MAX).ok_or_else(|| {
-                Error::new(ErrorKind::Unexpected, operation, "a walk has no bound and met one")
+                Error::new(
+                    ErrorKind::Unexpected,
+                    operation,
+                    "internal error: unlimited traversal hit a limit",
+                )
             })
         };
         offload::run(operation, WAIT_STEPS, all).await
@@ -214,6 +218,19 @@ impl Store for InMemoryGraphStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::NeighborsDirection,
+            RequestOption::NeighborsTypes,
+            RequestOption::EntitiesType,
+            RequestOption::EntitiesFilter,
+            RequestOption::RelationshipsType,
+            RequestOption::RelationshipsSource,
+            RequestOption::RelationshipsTarget,
+            RequestOption::RelationshipsFilter,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {
@@ -294,7 +311,7 @@ impl GraphStore for InMemoryGraphStore {
         const OPERATION: &str = "graph.find_entities";
         let wanted = query.clone();
         let visits = self.look(OPERATION, 0, move |graph| graph.entities_to_visit(&wanted)).await?;
-        let (query, PageRequest { after, limit }) = (query.clone(), page);
+        let (query, PageRequest { after, limit, .. }) = (query.clone(), page);
         let find = move |graph: &Graph| graph.find_entities(&query, after.as_ref(), limit + 1);
         let items = self.look(OPERATION, visits, find).await?;
         Ok(Page::from_surplus(items, limit, |entity: &Entity| entity.id.clone()))
@@ -313,17 +330,15 @@ impl GraphStore for InMemoryGraphStore {
             None => graph.relationships.len(),
         };
         let visits = self.look(OPERATION, 0, visits).await?;
-        let (query, PageRequest { after, limit }) = (query.clone(), page);
+        let (query, PageRequest { after, limit, .. }) = (query.clone(), page);
         let find = move |graph: &Graph| graph.find_relationships(&query, after.as_ref(), limit + 1);
         let items = self.look(OPERATION, visits, find).await?;
         Ok(Page::from_surplus(items, limit, |relationship: &Relationship| relationship.id.clone()))
     }
 
     async fn count(&self) -> Result<GraphCounts> {
-        let count = |graph: &Graph| GraphCounts {
-            entities: size(graph.entities.len()),
-            relationships: size(graph.relationships.len()),
-        };
+        let count =
+            |graph: &Graph| GraphCounts::new(size(graph.entities.len()), size(graph.relationships.len()));
         self.look("graph.count", 0, count).await
     }
 }

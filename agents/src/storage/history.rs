@@ -15,13 +15,14 @@ use larder_kernel::storage::history::{
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
-    HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, Page, PageRequest, Replaced,
-    Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, OptionSet, Page, PageRequest,
+    Replaced, Replacement, RequestOption, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread,
+    ThreadInfo, Ttl,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
-use super::offload;
 use super::sharded_map::{LogPage, Record, ShardedMap};
+use crate::internal::offload;
 use state::ThreadState;
 
 type Threads = ShardedMap<Thread, ThreadState>;
@@ -149,17 +150,25 @@ impl InMemoryHistoryProvider {
             if done.is_err() {
                 self.threads.forget_unused(&self.backend, target, &to);
             }
-            return Ok(Forked { messages, last: done?.last });
+            return Ok(Forked::new(messages, done?.last));
         }
     }
 }
 
 fn nothing_to_fork() -> Error {
-    Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages")
+    Error::new(
+        ErrorKind::NotFound,
+        "history.fork",
+        "the source has no messages to copy; check the thread and `up_to`",
+    )
 }
 
 fn target_is_there() -> Error {
-    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "history.fork",
+        "the target already has messages; fork into an empty thread",
+    )
 }
 
 impl Default for InMemoryHistoryProvider {
@@ -182,6 +191,15 @@ impl Store for InMemoryHistoryProvider {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::AppendIdempotencyKey,
+            RequestOption::AppendTtl,
+            RequestOption::MessagesOfAgents,
+            RequestOption::MessagesOfRoles,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {
@@ -262,12 +280,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
         let info = self.read(thread, |state, _| state.info(thread));
-        Ok(info.unwrap_or_else(|| ThreadInfo {
-            thread: thread.clone(),
-            messages: 0,
-            bytes: 0,
-            last: Seq::ZERO,
-        }))
+        Ok(info.unwrap_or_else(|| ThreadInfo::new(thread.clone(), 0, 0, Seq::ZERO)))
     }
 
     async fn clear(&self, thread: &Thread) -> Result<u64> {
@@ -343,7 +356,11 @@ impl HistoryProvider for InMemoryHistoryProvider {
         if set == Some(true) {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::NotFound, "history.set_ttl", "the thread holds no messages"))
+            Err(Error::new(
+                ErrorKind::NotFound,
+                "history.set_ttl",
+                "the thread has no messages; append a message first",
+            ))
         }
     }
 

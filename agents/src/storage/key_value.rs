@@ -13,7 +13,8 @@ use bytes::Bytes;
 use larder_kernel::storage::key_value::{check_list, check_put};
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, Durability, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest,
+    RequestOption, Result, Revision, Store,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
@@ -94,6 +95,10 @@ impl Store for InMemoryKeyValueStore {
         Capabilities::new(Durability::None)
     }
 
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[RequestOption::ValueCondition, RequestOption::ValueTtl])
+    }
+
     async fn erase(&self) -> Result<()> {
         self.buckets.erase(|bucket| self.backend.release(bucket.held()));
         Ok(())
@@ -163,7 +168,7 @@ impl KeyValueStore for InMemoryKeyValueStore {
             }
             state.expire(&self.backend, now_ms());
             if state.len() > 0 {
-                found.push(BucketInfo { bucket, keys: state.len() });
+                found.push(BucketInfo::new(bucket, state.len()));
             }
             ControlFlow::Continue(())
         });

@@ -16,8 +16,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::task::{check_add_tasks, check_claim, check_task_text};
 use larder_kernel::{
     AgentId, Board, BoardId, Capabilities, Claim, ConversationId, Durability, Error, ErrorKind, FencingToken,
-    Lease, Namespace, NewBoard, NewTask, Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId,
-    TaskPosition, TaskQuery, TaskStore, Transition, WorkerId,
+    Lease, Namespace, NewBoard, NewTask, OptionSet, Page, PageRequest, RequestOption, Result, RetryOutcome,
+    Store, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Transition, WorkerId,
 };
 
 use super::backend::{MemoryBackend, deadline_ms, default_namespace, now_ms};
@@ -154,6 +154,19 @@ impl Store for InMemoryTaskStore {
         Capabilities::new(Durability::None)
     }
 
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[
+            RequestOption::BoardLabel,
+            RequestOption::BoardParent,
+            RequestOption::TaskDescription,
+            RequestOption::TaskMetadata,
+            RequestOption::TasksStatuses,
+            RequestOption::TransitionExpected,
+            RequestOption::TransitionToken,
+            RequestOption::TransitionResult,
+        ])
+    }
+
     async fn erase(&self) -> Result<()> {
         self.conversations.erase(|conversation| self.backend.release(conversation.held()));
         Ok(())
@@ -169,7 +182,11 @@ impl TaskStore for InMemoryTaskStore {
         self.conversations.write(&self.backend, &board.conversation, make, |conversation| {
             let there = conversation.boards.get(&board.agent);
             if there.is_some_and(|(_, state)| state.is_some()) {
-                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the board is there"));
+                return Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    OPERATION,
+                    "the board already exists; add tasks to it or use another id",
+                ));
             }
             let names = size(board.conversation.as_str().len() + board.agent.as_str().len());
             let held = if there.is_some() { 0 } else { NUMBERS_SHARE_BYTES + names };

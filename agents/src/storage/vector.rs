@@ -30,8 +30,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::vector::{check_dimension, check_ids, check_search, check_search_batch, prepare};
 use larder_kernel::{
     Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Durability, Embedder, Error,
-    ErrorKind, Filter, Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest,
-    Store, VectorStore,
+    ErrorKind, Filter, Namespace, OptionSet, Page, PageRequest, PutMode, PutReport, RequestOption, Result,
+    SearchHit, SearchRequest, Store, VectorStore,
 };
 
 use self::block::Block;
@@ -43,7 +43,7 @@ use self::search_batch::SearchBatch;
 use self::simd::Level;
 use super::MemoryBackend;
 use super::backend::default_namespace;
-use super::offload::{self, WAIT_STEPS};
+use crate::internal::offload::{self, WAIT_STEPS};
 
 /// If fewer than one in this many rows match a filter, the search examines only those, one by one.
 const SPARSE_SHARE: usize = 4;
@@ -209,7 +209,7 @@ impl InMemoryVectorStore {
     pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
         const OPERATION: &str = "vectors.build_index";
         if !self.options.has_index() {
-            let message = "searches of this store are exact; open it with approximate search";
+            let message = "this store searches exactly; open it with approximate search";
             return Err(Error::new(ErrorKind::Unsupported, OPERATION, message));
         }
         let look = |rows: &Rows| (rows.dimensions(), rows.snapshot(), rows.index());
@@ -270,6 +270,10 @@ impl Store for InMemoryVectorStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[RequestOption::SearchFilter, RequestOption::SearchScoreMin])
     }
 
     async fn erase(&self) -> Result<()> {
@@ -384,7 +388,7 @@ impl VectorStore for InMemoryVectorStore {
     ) -> Result<Page<Document, DocumentId>> {
         const OPERATION: &str = "vectors.list";
         page.check(OPERATION)?;
-        let PageRequest { after, limit } = page;
+        let PageRequest { after, limit, .. } = page;
         let look = move |rows: &Rows| rows.page(after.as_ref(), limit + 1);
         let places = self.state.look(OPERATION, collection, look).await?;
         let Some(places) = places else { return Ok(Page::empty()) };

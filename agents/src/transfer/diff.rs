@@ -107,6 +107,7 @@ pub(crate) fn is_placeholder(record: &Record) -> bool {
 
 /// The counts of a comparison. They contain no ids, so that an error may include them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Difference {
     /// The number of records that are equal on both sides.
     pub same: u64,

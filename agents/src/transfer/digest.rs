@@ -4,7 +4,7 @@ use larder_kernel::Result;
 use sha2::{Digest as _, Sha256};
 
 use super::record::Record;
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The result of a scan. Two backends with the same data have the same digest, regardless of the kind of
 /// backend.
@@ -12,6 +12,7 @@ use crate::hex::hex;
 /// The digest is the SHA-256 of the canonical JSON of each record, in the contract's order, each after its
 /// length in 8 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct Digest {
     /// The number of records.
     pub records: u64,

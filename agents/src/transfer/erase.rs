@@ -10,6 +10,7 @@ const PAGE: usize = 500;
 
 /// The result of an erasure in one contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Erased {
     /// The contract.
     pub contract: Contract,
@@ -37,6 +38,7 @@ pub async fn erase(side: &StoreSet) -> Result<Vec<Erased>> {
 
 /// A selector of threads and boards. They must match all fields that are set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Whose {
     /// Selects this agent.
     pub agent: Option<AgentId>,
@@ -53,6 +55,20 @@ impl Whose {
     fn has_board(&self, board: &BoardId) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == board.agent)
             && self.session.as_ref().is_none_or(|session| session.as_str() == board.conversation.as_str())
+    }
+
+    /// Sets [`agent`](Self::agent).
+    #[must_use]
+    pub fn with_agent(mut self, agent: impl Into<Option<AgentId>>) -> Self {
+        self.agent = agent.into();
+        self
+    }
+
+    /// Sets [`session`](Self::session).
+    #[must_use]
+    pub fn with_session(mut self, session: impl Into<Option<SessionId>>) -> Self {
+        self.session = session.into();
+        self
     }
 }
 

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// The start of a line, and the checksum of everything before it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use super::record::Record;
 
 /// A phase of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Phase {
     /// The target is compared with the source.
     Check,
@@ -19,6 +20,7 @@ pub enum Phase {
 
 /// The progress of a copy by one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// The current phase.
     pub phase: Phase,

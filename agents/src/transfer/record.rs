@@ -17,6 +17,7 @@ use super::position::Position;
 /// A single item of a backend. An archive stores its JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum Record {
     /// A message of a thread.
     Message(MessageRecord),
@@ -41,6 +42,7 @@ pub enum Record {
 /// A message and its index in the thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct MessageRecord {
     /// The thread.
     pub thread: Thread,
@@ -53,6 +55,7 @@ pub struct MessageRecord {
 /// A collection, which may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct CollectionRecord {
     /// The name of the collection.
     pub collection: CollectionName,
@@ -63,6 +66,7 @@ pub struct CollectionRecord {
 /// A document of a collection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DocumentRecord {
     /// The collection.
     pub collection: CollectionName,
@@ -104,6 +108,7 @@ pub struct BlobRecord {
 /// A board without its tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct BoardRecord {
     /// The address of the board.
     pub board: BoardId,
@@ -150,6 +155,7 @@ pub struct TaskRecord {
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ValueRecord {
     /// The bucket.
     pub bucket: BucketName,
@@ -245,7 +251,7 @@ impl Record {
     pub(crate) fn canonical(&self) -> Result<String> {
         let unwritable = |_| {
             let kind = larder_kernel::ErrorKind::Unexpected;
-            larder_kernel::Error::new(kind, "transfer.canonical", "a record that JSON cannot express")
+            larder_kernel::Error::new(kind, "transfer.canonical", "the record cannot be written as JSON")
         };
         let mut value = serde_json::to_value(self).map_err(unwritable)?;
         if let Some(Value::Object(fields)) = value.get_mut("value")

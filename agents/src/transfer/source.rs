@@ -8,10 +8,11 @@ use sha2::{Digest as _, Sha256};
 use super::archive::Archive;
 use super::record::{BlobRecord, Record};
 use super::scan::{Ordered, Scan};
-use crate::hex::hex;
+use crate::internal::hex;
 
 /// A source of records.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Source {
     /// The open stores of a backend.
     Stores(StoreSet),
@@ -77,6 +78,6 @@ impl From<Archive> for Source {
 
 /// Returns the error for a requested contract that a side does not have.
 pub(crate) fn lacking(contract: Contract) -> Error {
-    let message = "one of the two sides provides no store of this contract";
+    let message = "the source or the target has no store for this contract";
     Error::new(ErrorKind::Unsupported, "transfer.walk", message).with_context("contract", contract.as_str())
 }

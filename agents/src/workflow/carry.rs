@@ -16,8 +16,9 @@ const TEXT_BYTES_MAX: usize = 32 * 1024;
 /// The largest number of states whose texts a state receives.
 pub(crate) const STATES_MAX: usize = 32;
 /// The instructions for the model.
-const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, numbers, \
-     decisions, what was promised and what is still open. Answer with the summary alone.";
+const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, \
+                            numbers, decisions, what was promised and what is still open. Answer with the \
+                            summary alone.";
 
 /// A function that summarizes the conversation of a state. Its arguments are the state's name, the text of an
 /// earlier summary, and the messages since.
@@ -25,6 +26,7 @@ pub type SummaryFunction = dyn Fn(&str, Option<&str>, &[ChatMessage]) -> Result<
 
 /// The source of the summaries. Clones share it.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Summarizer {
     /// A language model.
     Model(Arc<dyn LanguageModel>),
@@ -74,6 +76,7 @@ impl fmt::Debug for Summarizer {
 
 /// The reaction to a missing summary: the summarizer fails, or returns no text or too much text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum CarryFailure {
     /// Carries the end of the conversation forward verbatim, with a line that gives the number of earlier
     /// messages.
@@ -90,8 +93,8 @@ pub enum CarryFailure {
 /// a persistent state, the new summary extends its earlier one.
 ///
 /// The summary of a persistent state is stored with the run. The summary of a transient state is held by the
-/// handle that made it, and no store ever holds it: after a restart, or through another handle, later states do
-/// not receive it. This also applies to [`UntilLeft`](super::TransientConversations::UntilLeft).
+/// handle that made it, and no store ever holds it: after a restart, or through another handle, later states
+/// do not receive it. This also applies to [`UntilLeft`](super::TransientConversations::UntilLeft).
 ///
 /// ```
 /// use larder_agents::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
@@ -169,7 +172,7 @@ impl CarryForward {
 
     fn fitting(&self, text: String) -> Result<String> {
         if text.trim().is_empty() {
-            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the summarizer answered with nothing"));
+            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the summarizer returned no text"));
         }
         if text.len() > self.text_bytes_max {
             let error = Error::new(ErrorKind::Unexpected, OPERATION, "the summary is too long");
@@ -243,6 +246,7 @@ fn render(text: &mut String, message: &ChatMessage) {
         Role::User => "User",
         Role::Assistant => "Assistant",
         Role::Tool => "Tool",
+        role => role.as_str(),
     };
     let mut line = |what: &str| {
         let _ = writeln!(text, "{role}: {what}");

@@ -14,6 +14,7 @@ const WINDOW_MESSAGES_DEFAULT: usize = 100;
 
 /// The location of a transient state's conversation during the visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum TransientConversations {
     /// The handle keeps the conversation, and no store does. Another handle, or the process after a restart,
     /// finds an empty conversation. Route all requests of one run to one worker.
@@ -104,7 +105,7 @@ impl WorkflowOptions {
         let missing = |state: &StateSpec| !self.prompts.contains_key(&state.prompt_task);
         match spec.states().iter().find(|(_, state)| missing(state)) {
             Some((name, _)) if !self.prompts.is_empty() => {
-                let message = format!("states.{name}.prompt_task: no prompt of this name was given");
+                let message = format!("states.{name}.prompt_task: this prompt is not defined; add it");
                 Err(Error::invalid(OPERATION, "prompts", message))
             }
             _ => Ok(()),

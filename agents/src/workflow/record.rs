@@ -14,6 +14,7 @@ const WORKFLOW_BYTES_MAX: usize = 256;
 
 /// A visit to a state. Visits count up from 0 over the whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Visit {
     /// The state.
     pub state: String,
@@ -23,6 +24,7 @@ pub struct Visit {
 
 /// A committed transition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TransitionRecord {
     /// The state that was left.
     pub from: String,
@@ -140,8 +142,9 @@ impl Record {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        serde_json::from_slice(bytes)
-            .map_err(|_| Error::new(ErrorKind::Corrupt, "workflow.read", "the stored run does not read back"))
+        serde_json::from_slice(bytes).map_err(|_| {
+            Error::new(ErrorKind::Corrupt, "workflow.read", "the stored run is corrupt; start a new run")
+        })
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Workflow {
     pub(crate) revision: Revision,
     /// The conversation of a transient state that is kept only in this handle.
     pub(crate) local: Option<(Visit, Vec<ChatMessage>)>,
-    /// The summaries of transient states, for later states.
+    /// The summaries that transient states pass to later states.
     pub(crate) transient: TransientSummaries,
     pub(crate) turn: Option<OpenTurn>,
 }
@@ -189,7 +189,11 @@ impl Workflow {
     /// `InvalidInput` with `state` if the state does not exist.
     pub fn thread(&self, state: &str) -> Result<Option<Thread>> {
         if self.spec.state(state).is_none() {
-            return Err(Error::invalid("workflow.thread", "state", "the workflow has no such state"));
+            return Err(Error::invalid(
+                "workflow.thread",
+                "state",
+                "the workflow does not define this state; check its name",
+            ));
         }
         let visit =
             [&self.record.anchor, &self.record.current].into_iter().find(|visit| visit.state == state);
@@ -239,7 +243,11 @@ impl Workflow {
         }
         let target = self.spec.state(self.current_state()).and_then(|state| state.target(event));
         let Some(target) = target.map(str::to_owned) else {
-            return Err(Error::invalid(OPERATION, "event", "the current state has no such event"));
+            return Err(Error::invalid(
+                OPERATION,
+                "event",
+                "the current state does not define this event; use one of its events",
+            ));
         };
         self.check_room(OPERATION)?;
         let mut next = self.record.clone();
@@ -271,7 +279,7 @@ impl Workflow {
             Some(_) => Err(Error::new(
                 ErrorKind::Conflict,
                 "workflow.fire",
-                "the event id was used for another event",
+                "the event id was used for a different event; use a new id",
             )),
             None => Ok(None),
         }
@@ -281,7 +289,7 @@ impl Workflow {
         match self.turn {
             None => Ok(()),
             Some(_) => {
-                Err(Error::new(ErrorKind::Conflict, operation, "a turn is open; end it or abandon it"))
+                Err(Error::new(ErrorKind::Conflict, operation, "a turn is open; complete it or abandon it"))
             }
         }
     }
@@ -291,8 +299,11 @@ impl Workflow {
         let size = larder_kernel::check::size;
         let (taken, most) = (size(self.record.history.len()), self.spec.max_transitions().into());
         if taken >= most {
-            let error =
-                Error::new(ErrorKind::ResourceExhausted, operation, "no further transition is allowed");
+            let error = Error::new(
+                ErrorKind::ResourceExhausted,
+                operation,
+                "the limit of transitions is reached; end the turn",
+            );
             return Err(error.with_field("max_transitions").with_limit(taken, most));
         }
         Ok(())
@@ -303,7 +314,8 @@ impl Workflow {
             Error::invalid(
                 "workflow.read",
                 "states",
-                "the run stands in a state that the specification lacks",
+                "the run is in a state that the specification does not define; use the specification that \
+                 started it",
             )
         })
     }
@@ -322,8 +334,9 @@ impl Workflow {
     /// Reads the stored record.
     pub(crate) async fn load(&self) -> Result<(Record, Revision)> {
         let entry = self.state.get(&self.bucket, &self.address.key).await?;
-        let entry = entry
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "workflow.read", "there is no run of this id"))?;
+        let entry = entry.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "workflow.read", "the run does not exist; start it first")
+        })?;
         let record = Record::from_bytes(&entry.value)?;
         self.state_of(&record.current)?;
         self.state_of(&record.anchor)?;
@@ -349,7 +362,11 @@ impl fmt::Debug for Workflow {
 /// Returns the error of a run that could not start because another caller created its key.
 pub(crate) fn exists(operation: &'static str, error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Conflict => Error::new(ErrorKind::AlreadyExists, operation, "the id has a run"),
+        ErrorKind::Conflict => Error::new(
+            ErrorKind::AlreadyExists,
+            operation,
+            "a run with this id already exists; open it or use another id",
+        ),
         _ => error,
     }
 }

@@ -24,6 +24,7 @@ const TURN_TRANSITIONS_DEFAULT: u32 = 16;
 /// The party that continues after a transition into a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Control {
     /// The user continues: the transition is committed at the end of the turn.
     #[default]
@@ -35,6 +36,7 @@ pub enum Control {
 /// The lifetime of a state's conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Persistence {
     /// The conversation lasts as long as the visit. Each entry begins a new one.
     Transient,
@@ -46,6 +48,7 @@ pub enum Persistence {
 /// A single state of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StateSpec {
     /// The name of the state's prompt.
     pub prompt_task: String,
@@ -67,6 +70,19 @@ pub struct StateSpec {
 }
 
 impl StateSpec {
+    /// Creates a state with this prompt.
+    #[must_use]
+    pub fn new(prompt_task: impl Into<String>) -> Self {
+        Self {
+            prompt_task: prompt_task.into(),
+            description: None,
+            persistence: None,
+            control: None,
+            on_event: None,
+            terminal: None,
+        }
+    }
+
     /// Returns the lifetime of the conversation.
     #[must_use]
     pub fn persistence(&self) -> Persistence {
@@ -100,6 +116,41 @@ impl StateSpec {
     /// conversation.
     pub(crate) fn lands(&self) -> bool {
         self.is_terminal() || self.control() == Control::User
+    }
+
+    /// Sets the purpose of the state, for the model.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Sets the lifetime of the conversation.
+    #[must_use]
+    pub fn with_persistence(mut self, persistence: impl Into<Option<Persistence>>) -> Self {
+        self.persistence = persistence.into();
+        self
+    }
+
+    /// Sets the party that continues after a transition into the state.
+    #[must_use]
+    pub fn with_control(mut self, control: impl Into<Option<Control>>) -> Self {
+        self.control = control.into();
+        self
+    }
+
+    /// Sets the events that leave the state, with their target states.
+    #[must_use]
+    pub fn with_on_event(mut self, on_event: impl Into<Option<Ordered<String>>>) -> Self {
+        self.on_event = on_event.into();
+        self
+    }
+
+    /// Sets [`terminal`](Self::terminal).
+    #[must_use]
+    pub fn with_terminal(mut self, terminal: bool) -> Self {
+        self.terminal = Some(terminal);
+        self
     }
 }
 
@@ -215,7 +266,7 @@ impl WorkflowSpec {
 
     fn check(&self) -> Result<()> {
         if self.states.is_empty() {
-            return Err(wrong("states", "states", "a workflow has at least one state"));
+            return Err(wrong("states", "states", "has no states; define at least one"));
         }
         at_most("states", "states", self.states.len(), STATES_MAX)?;
         for (name, state) in self.states.iter() {
@@ -239,18 +290,26 @@ impl WorkflowSpec {
         for (event, target) in state.on_event.iter().flat_map(Ordered::iter) {
             check_name("on_event", &path("on_event"), event)?;
             if self.state(target).is_none() {
-                return Err(wrong("on_event", &path(&format!("on_event.{event}")), "leads to no state"));
+                return Err(wrong(
+                    "on_event",
+                    &path(&format!("on_event.{event}")),
+                    "leads to a state that is not defined; define it",
+                ));
             }
         }
         let leaves = state.events().next().is_some();
         if state.is_terminal() && leaves {
-            return Err(wrong("on_event", &path("on_event"), "a terminal state has no events"));
+            return Err(wrong(
+                "on_event",
+                &path("on_event"),
+                "has events, but the state is terminal; remove one of them",
+            ));
         }
         if state.control() == Control::Agent && !state.is_terminal() && !leaves {
             return Err(wrong(
                 "control",
                 &path("control"),
-                "an agent could never leave a state without events",
+                "has no events, so an agent could never leave the state; add an event",
             ));
         }
         Ok(())
@@ -258,9 +317,9 @@ impl WorkflowSpec {
 
     fn check_initial(&self) -> Result<()> {
         match self.state(self.initial()) {
-            None => Err(wrong("initial", "initial", "names no state")),
+            None => Err(wrong("initial", "initial", "is not a defined state; define it")),
             Some(state) if state.is_terminal() => {
-                Err(wrong("initial", "initial", "a terminal state: the workflow would end before it began"))
+                Err(wrong("initial", "initial", "is a terminal state; begin in another state"))
             }
             Some(_) => Ok(()),
         }
@@ -293,7 +352,7 @@ impl WorkflowSpec {
             Err(wrong(
                 "terminal",
                 &format!("states.{name}.terminal"),
-                "no events lead here from the initial state",
+                "cannot be reached from the initial state; add an event or remove the state",
             ))
         })
     }
@@ -306,17 +365,17 @@ fn wrong(field: &'static str, path: &str, rule: &str) -> Error {
 fn at_most(field: &'static str, path: &str, actual: usize, limit: usize) -> Result<()> {
     let size = larder_kernel::check::size;
     if actual > limit {
-        return Err(wrong(field, path, "over the limit").with_limit(size(actual), size(limit)));
+        return Err(wrong(field, path, "over the limit; reduce it").with_limit(size(actual), size(limit)));
     }
     Ok(())
 }
 
 fn check_name(field: &'static str, path: &str, name: &str) -> Result<()> {
     if name.is_empty() {
-        return Err(wrong(field, path, "an empty name"));
+        return Err(wrong(field, path, "is empty; write a name"));
     }
     if name.chars().any(char::is_control) {
-        return Err(wrong(field, path, "a name with a control character"));
+        return Err(wrong(field, path, "contains a control character; remove it"));
     }
     at_most(field, path, name.len(), NAME_BYTES_MAX)
 }

@@ -11,6 +11,7 @@ pub const TRANSITION_TOOL: &str = "workflow__transition";
 
 /// A tool definition for chat models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolDefinition {
     /// The name of the tool in calls.
     pub name: String,
@@ -21,6 +22,12 @@ pub struct ToolDefinition {
 }
 
 impl ToolDefinition {
+    /// Creates a definition; `parameters` is a JSON schema.
+    #[must_use]
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        Self { name: name.into(), description: description.into(), parameters }
+    }
+
     /// Returns the tool for the events of a state, or `None` for a state without events.
     pub(crate) fn transition(state: &StateSpec) -> Option<Self> {
         let events: Vec<&str> = state.events().collect();
@@ -53,7 +60,7 @@ struct Arguments {
 /// Returns the event in a call.
 pub(crate) fn event_of(call: &ToolCall) -> Result<String> {
     let arguments: Arguments = serde_json::from_str(&call.arguments).map_err(|_| {
-        Error::invalid("workflow.on_tool_call", "arguments", r#"not an object with the one string "event""#)
+        Error::invalid("workflow.on_tool_call", "arguments", r#"is not an object with the string "event""#)
     })?;
     Ok(arguments.event)
 }

@@ -12,7 +12,7 @@ use super::record::Visit;
 use super::run::{Workflow, unique};
 use super::spec::{Control, StateSpec};
 use super::tool::{TRANSITION_TOOL, ToolDefinition, arrival, event_of};
-use crate::compaction::pair_ended_tool_calls;
+use crate::compaction::close_tool_calls;
 
 /// The size limit of a turn's messages, in bytes. They are part of one value of the store while the
 /// transition is committed.
@@ -20,6 +20,7 @@ const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The model's input at the beginning of a turn.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TurnWindow {
     /// The unique name of the turn.
     pub turn: String,
@@ -82,8 +83,8 @@ impl Workflow {
         self.spec.state(self.current_state()).and_then(ToolDefinition::transition).into_iter().collect()
     }
 
-    /// Returns the error of a conversation that could not be loaded, if the open turn continues without it. See
-    /// [`WorkflowOptions::with_on_load_error`](super::WorkflowOptions::with_on_load_error).
+    /// Returns the error of a conversation that could not be loaded, if the open turn continues without it.
+    /// See [`WorkflowOptions::with_on_load_error`](super::WorkflowOptions::with_on_load_error).
     #[must_use]
     pub fn load_failure(&self) -> Option<&Error> {
         self.turn.as_ref()?.load_failure.as_ref()
@@ -260,11 +261,11 @@ impl Workflow {
         let mut messages: Vec<WindowMessage> =
             told(&earlier, left_out).map(WindowMessage::injected).into_iter().collect();
         // A turn is stored as a whole, so no tool is still running when the next one begins.
-        messages.extend(pair_ended_tool_calls(conversation));
+        messages.extend(close_tool_calls(&conversation));
         if self.record.current != *source {
             messages.push(WindowMessage::injected(self.whereabouts()?));
         }
-        Ok((Window { thread, messages }, failure))
+        Ok((Window::new(messages).with_thread(thread), failure))
     }
 
     /// Reads the newest messages of a conversation, oldest first.

@@ -49,14 +49,22 @@ impl AgeGraphStore {
 }
 
 fn erased_again_and_again(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Timeout, operation, "the namespace is erased again and again")
-        .with_outcome(Outcome::NotApplied)
+    Error::new(
+        ErrorKind::Timeout,
+        operation,
+        "the namespace was erased during every attempt; try again later",
+    )
+    .with_outcome(Outcome::NotApplied)
 }
 
 store! {
     AgeGraphStore as store,
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
+    options: [
+        NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
+        RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
+    ],
     erase: store.engine
         .transaction("graph.erase", &(&store.namespace, &store.graph), |connection, &(namespace, graph)| {
             Box::pin(schema::drop_graph(connection, namespace, graph))

@@ -39,6 +39,10 @@ store! {
     PostgresGraphStore as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [
+        NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
+        RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
+    ],
     erase: store.engine
         .transaction("graph.erase", &store.namespace, |connection, namespace| {
             Box::pin(write::erase(connection, namespace))

@@ -102,6 +102,7 @@ store! {
     PostgresHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
     erase: {
         // In steps, so that no statement exceeds its time limit.
         while store
@@ -195,7 +196,7 @@ impl HistoryProvider for PostgresHistoryProvider {
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages } = replacement;
+        let Replacement { up_to, seen, messages, .. } = replacement;
         let (batch, _) =
             prepare(OPERATION, messages, None, |messages| Batch::new(OPERATION, messages)).await?;
         let replace = write::Replace { address: self.address(thread), batch, up_to, seen };
@@ -230,7 +231,11 @@ impl HistoryProvider for PostgresHistoryProvider {
         if set.await? {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::NotFound, OPERATION, "the thread holds no messages"))
+            Err(Error::new(
+                ErrorKind::NotFound,
+                OPERATION,
+                "the thread has no messages; append a message first",
+            ))
         }
     }
 

@@ -37,6 +37,7 @@ store! {
     PostgresKeyValueStore as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [ValueCondition, ValueTtl],
     erase: store.engine
         .transaction("key_value.erase", &store.namespace, |sql, namespace| rows::erase(sql, namespace))
         .await,

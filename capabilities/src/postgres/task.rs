@@ -51,6 +51,10 @@ store! {
     PostgresTaskStore as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [
+        BoardLabel, BoardParent, TaskDescription, TaskMetadata,
+        TasksStatuses, TransitionExpected, TransitionToken, TransitionResult
+    ],
     erase: store.engine
         .transaction("tasks.erase", &store.namespace, |connection, namespace| {
             Box::pin(boards::erase(connection, namespace))

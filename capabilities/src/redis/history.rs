@@ -6,9 +6,7 @@
 //! next script on the thread records the expiry as a clear event.
 //!
 //! The server evaluates a filter by author in steps of at most 2,000 messages or 4 MiB, because a running
-//! script blocks all other clients. A longer scan takes one round trip for each step. Messages that earlier
-//! versions stored have no author that the server could read; the server returns them and the client applies
-//! the filter.
+//! script blocks all other clients. A longer scan takes one round trip for each step.
 
 mod address;
 mod events;
@@ -78,6 +76,7 @@ store! {
     RedisHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
     erase: store.index.erase("history.erase").await,
 }
 
@@ -145,7 +144,7 @@ impl HistoryProvider for RedisHistoryProvider {
 
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages } = replacement;
+        let Replacement { up_to, seen, messages, .. } = replacement;
         let (batch, _) = prepare(REPLACE, messages, None, |messages| Batch::new(REPLACE, messages)).await?;
         write::replace(&self.index, &self.address(thread), up_to, seen, batch).await
     }

@@ -46,6 +46,7 @@ store! {
     RedisKeyValueStore as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [ValueCondition, ValueTtl],
     erase: store.engine.erase("key_value.erase", &store.index, PARTS).await,
 }
 

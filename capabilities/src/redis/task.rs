@@ -57,6 +57,10 @@ store! {
     RedisTaskStore as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
+    options: [
+        BoardLabel, BoardParent, TaskDescription, TaskMetadata,
+        TasksStatuses, TransitionExpected, TransitionToken, TransitionResult
+    ],
     erase: store.empty("tasks.erase").await,
 }
 

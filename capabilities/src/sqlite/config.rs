@@ -11,6 +11,7 @@ pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// The moment at which SQLite flushes to stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Synchronous {
     /// At every commit: an acknowledged write survives a power failure.
     #[default]
@@ -39,6 +40,7 @@ impl Synchronous {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SqliteConfig {
     /// The file. It is created if it is missing; its folder must exist. A relative path is resolved once,
     /// when the database is opened. If the file is moved, replaced or removed while it is open, every write

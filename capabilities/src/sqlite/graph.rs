@@ -39,6 +39,10 @@ store! {
     SqliteGraphStore as store,
     shows: { engine: &store.engine },
     capabilities: capabilities(&store.engine),
+    options: [
+        NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
+        RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
+    ],
     erase: {
         let namespace = store.namespace.clone();
         store.engine.write("graph.erase", move |connection| write::erase(connection, &namespace)).await

@@ -72,13 +72,16 @@ impl SqliteHistoryProvider {
     }
 
     /// Reads messages, which counts as a use of the thread.
-    async fn read(
+    async fn read<R>(
         &self,
         operation: &'static str,
         thread: &Thread,
         fits_inline: bool,
-        read: impl Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
-    ) -> Result<Vec<StoredMessage>> {
+        read: R,
+    ) -> Result<Vec<StoredMessage>>
+    where
+        R: Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
+    {
         loop {
             let (address, read) = (self.address(thread), read.clone());
             let job = move |sql: &Connection, budget: &mut ReadBudget| read(sql, &address, budget);
@@ -134,6 +137,7 @@ store! {
     SqliteHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
+    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
     erase: {
         let namespace = store.namespace.clone();
         let job = move |sql: &Connection| {
@@ -224,7 +228,7 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages } = replacement;
+        let Replacement { up_to, seen, messages, .. } = replacement;
         let (messages, _) =
             prepare(OPERATION, messages, None, |messages| Encoded::all(OPERATION, messages)).await?;
         let address = self.address(thread);
@@ -257,7 +261,11 @@ impl HistoryProvider for SqliteHistoryProvider {
         if self.change("history.set_ttl", thread, job).await? {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::NotFound, "history.set_ttl", "the thread holds no messages"))
+            Err(Error::new(
+                ErrorKind::NotFound,
+                "history.set_ttl",
+                "the thread has no messages; append a message first",
+            ))
         }
     }
 

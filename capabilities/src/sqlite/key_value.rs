@@ -45,6 +45,7 @@ store! {
     SqliteKeyValueStore as store,
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
+    options: [ValueCondition, ValueTtl],
     erase: {
         let namespace = store.namespace.clone();
         let job = move |sql: &Connection| {

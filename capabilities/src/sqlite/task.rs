@@ -43,6 +43,10 @@ store! {
     SqliteTaskStore as store,
     shows: { engine: &store.engine },
     capabilities: capabilities(&store.engine),
+    options: [
+        BoardLabel, BoardParent, TaskDescription, TaskMetadata,
+        TasksStatuses, TransitionExpected, TransitionToken, TransitionResult
+    ],
     erase: {
         let namespace = store.namespace.clone();
         store.engine.write("tasks.erase", move |connection| boards::erase(connection, &namespace)).await

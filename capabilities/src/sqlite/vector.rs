@@ -45,6 +45,7 @@ store! {
     SqliteVectorStore as store,
     shows: { engine: &store.engine, embedder: &store.embedder.is_some() },
     capabilities: capabilities(&store.engine),
+    options: [SearchFilter, SearchScoreMin],
     erase: {
         let namespace = store.namespace.clone();
         store.engine.write("vectors.erase", move |connection| write::erase(connection, &namespace)).await
@@ -78,7 +79,9 @@ impl VectorStore for SqliteVectorStore {
     async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
         check_search(SEARCH, request)?;
         let mut answers = self.run(SEARCH, collection, vec![request.clone()]).await?;
-        answers.pop().ok_or_else(|| Error::new(ErrorKind::Unexpected, SEARCH, "a search without an answer"))
+        answers.pop().ok_or_else(|| {
+            Error::new(ErrorKind::Unexpected, SEARCH, "the search returned no result; report the defect")
+        })
     }
 
     async fn search_batch(

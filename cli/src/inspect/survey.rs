@@ -131,7 +131,7 @@ pub(super) async fn first<T, K>(
     let (mut items, mut after) = (Vec::new(), None);
     loop {
         let wanted = PAGE.min(limit - items.len());
-        let page = fetch(PageRequest { after, limit: wanted }).await?;
+        let page = fetch(PageRequest::first(wanted).with_after(after)).await?;
         items.extend(page.items);
         match page.next {
             Some(next) if items.len() < limit => after = Some(next),

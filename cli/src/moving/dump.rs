@@ -55,7 +55,7 @@ async fn run_dump(registry: &Registry, args: &Args) -> Result<ExitCode, String> 
     } else {
         to_file(args, &side, &contracts, &meter).await?
     };
-    for (contract, Digest { records, sha256 }) in digests {
+    for (contract, Digest { records, sha256, .. }) in digests {
         output::note(format_args!("{:<10} {records} records, sha256 {sha256}", contract.as_str()));
     }
     output::note(meter.finish());

@@ -85,7 +85,8 @@ async fn run_erase(registry: &Registry, args: &Args) -> Result<ExitCode, String>
     let erased = if whole {
         erase(&side).await
     } else {
-        erase_of(&side, &Whose { agent: args.agent.clone(), session: args.session.clone() }).await
+        erase_of(&side, &Whose::default().with_agent(args.agent.clone()).with_session(args.session.clone()))
+            .await
     };
     let erased = erased.map_err(|error| format!("{error} (run it again to complete the erasure)"))?;
     if erased.is_empty() {
@@ -95,7 +96,7 @@ async fn run_erase(registry: &Registry, args: &Args) -> Result<ExitCode, String>
         );
     }
     let left: u64 = erased.iter().map(|erased| erased.left).sum();
-    let line = |Erased { contract, before, left }: &Erased| {
+    let line = |Erased { contract, before, left, .. }: &Erased| {
         let unit = match contract.as_str() {
             _ if whole => "records",
             "history" => "threads",

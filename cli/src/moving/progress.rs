@@ -29,6 +29,7 @@ impl Meter {
             Phase::Check => "checking",
             Phase::Write => "writing",
             Phase::Verify => "verifying",
+            _ => "working",
         };
         let bytes = self.bytes.fetch_add(progress.bytes, Ordering::Relaxed) + progress.bytes;
         self.records.fetch_add(1, Ordering::Relaxed);

@@ -25,7 +25,7 @@ pub(super) fn text(explained: &WindowExplanation, explain: bool) -> String {
 }
 
 /// Writing to a string cannot fail.
-fn show(to: &mut String, WindowMessage { origin, message }: &WindowMessage) {
+fn show(to: &mut String, WindowMessage { origin, message, .. }: &WindowMessage) {
     let place = match origin {
         Origin::Stored(seq) => format!("#{seq}"),
         Origin::Summary(up_to) => format!("summary up to #{up_to}"),
@@ -75,7 +75,7 @@ pub(super) fn json_text(explained: &WindowExplanation, explain: bool) -> Result<
 }
 
 /// Returns the origin of the message, and the part of it that a model receives.
-fn seen(WindowMessage { origin, message }: &WindowMessage) -> serde_json::Result<Value> {
+fn seen(WindowMessage { origin, message, .. }: &WindowMessage) -> serde_json::Result<Value> {
     let mut seen = match origin {
         Origin::Stored(seq) => json!({"origin": "stored", "seq": seq}),
         Origin::Summary(up_to) => json!({"origin": "summary", "up_to": up_to}),

@@ -15,8 +15,8 @@ use larder::Registry;
 use larder_cli::{durable, url};
 use larder_conformance::{Effort, OpenOptions, StoreSet, Verdict};
 use larder_kernel::{
-    AppendOptions, Appended, Capabilities, ChatMessage, HistoryProvider, Namespace, Result, Seq, Store,
-    StoredMessage, Thread,
+    AppendOptions, Appended, Capabilities, ChatMessage, HistoryProvider, Namespace, OptionSet, Result, Seq,
+    Store, StoredMessage, Thread,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::sync::mpsc;
@@ -80,7 +80,7 @@ async fn write(place: &str, era: &str, seed: u64) {
     if !defect.is_empty() {
         let inner = stores.history.take().unwrap();
         let history = Arc::new(Lossy::new(inner, defect == "behind"));
-        stores = StoreSet { history: Some(history), ..StoreSet::default() };
+        stores = StoreSet::default().with_history(history);
     }
     let say = |line: String| {
         let mut out = std::io::stdout().lock();
@@ -123,6 +123,10 @@ impl Store for Lossy {
         self.inner.capabilities()
     }
 
+    fn options(&self) -> OptionSet {
+        self.inner.options()
+    }
+
     async fn erase(&self) -> Result<()> {
         self.inner.erase().await
     }
@@ -144,7 +148,7 @@ impl Lossy {
         if let Some(behind) = &self.behind {
             let count = i64::try_from(messages.len()).unwrap();
             let mut last = self.last.lock().unwrap();
-            let appended = Appended { first: Seq::new(*last + 1), last: Seq::new(*last + count) };
+            let appended = Appended::new(Seq::new(*last + 1), Seq::new(*last + count));
             *last += count;
             behind.send((thread.clone(), messages, options)).unwrap();
             return Ok(appended);
@@ -154,7 +158,7 @@ impl Lossy {
             let appended = self.inner.append_many(thread, vec![message], AppendOptions::default()).await?;
             numbers.push(appended.first);
         }
-        Ok(Appended { first: numbers[0], last: numbers[numbers.len() - 1] })
+        Ok(Appended::new(numbers[0], numbers[numbers.len() - 1]))
     }
 
     async fn page(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {

@@ -143,6 +143,7 @@ fn table(all: &BTreeMap<String, Declared>) -> String {
             Durability::None => "nothing",
             Durability::Process => "`kill -9`",
             Durability::Power => "power loss",
+            other => other.as_str(),
         }
         .to_owned()
     });

@@ -44,7 +44,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_promise_stands_in_the_table_once_and_in_order() {
+fn every_promise_is_in_the_table_once_and_in_order() {
     let listed: Vec<String> = table().into_iter().map(|(id, ..)| id).collect();
     assert_eq!(listed, ids());
     for (id, promise, proofs) in table() {
@@ -70,7 +70,7 @@ fn every_proof_exists() {
 }
 
 #[test]
-fn tests_name_only_promises_that_there_are() {
+fn tests_name_only_existing_promises() {
     let ids: HashSet<String> = ids().into_iter().collect();
     let mut files = Vec::new();
     for layer in ["kernel", "agents", "capabilities", ".", "conformance"] {

@@ -38,7 +38,7 @@ pub(super) async fn lay_out(store: &dyn GraphStore, world: World) -> Result<()> 
 }
 
 fn entities(kind: Option<&str>, filter: Option<Filter>) -> Result<EntityQuery> {
-    Ok(EntityQuery { entity_type: kind.map(EntityType::new).transpose()?, filter })
+    Ok(EntityQuery::default().with_type(kind.map(EntityType::new).transpose()?).with_filter(filter))
 }
 
 fn any() -> RelationshipQuery {
@@ -101,19 +101,19 @@ calls! { Graph, graph;
     }
     "find_relationships" => |store| { store.find_relationships(&any(), PageRequest::default()).await }
     "find_relationships/of_a_type" => |store| {
-        let query = RelationshipQuery { relationship_type: Some(RelationshipType::new("knows")?), ..any() };
+        let query = any().with_type(RelationshipType::new("knows")?);
         store.find_relationships(&query, PageRequest::default()).await
     }
     "find_relationships/from" => |store| {
-        let query = RelationshipQuery { source: Some(a()?), ..any() };
+        let query = any().with_source(a()?);
         store.find_relationships(&query, PageRequest::default()).await
     }
     "find_relationships/to" => |store| {
-        let query = RelationshipQuery { target: Some(EntityId::new("c")?), ..any() };
+        let query = any().with_target(EntityId::new("c")?);
         store.find_relationships(&query, PageRequest::default()).await
     }
     "find_relationships/that_match" => |store| {
-        let query = RelationshipQuery { filter: Some(!first()), ..any() };
+        let query = any().with_filter(!first());
         store.find_relationships(&query, PageRequest::default()).await
     }
     "count" => |store| { store.count().await }

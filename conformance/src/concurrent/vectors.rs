@@ -185,8 +185,7 @@ impl Subject for Collection {
             }
             Op::Delete { id } => Ok(Answer::Deleted(store.delete(&collection, &[self::id(id)?]).await?)),
             Op::Search => {
-                let request =
-                    SearchRequest { embedding: embedding(0)?, limit: 10, filter: None, score_min: None };
+                let request = SearchRequest::new(embedding(0)?).with_limit(10);
                 let hits = store.search(&collection, &request).await?;
                 let number = |text: &str| u8::try_from(number_in(text, "d")).unwrap_or(u8::MAX);
                 let seen = hits.iter().map(|hit| (number(hit.id.as_str()), number_in(&hit.content, "v")));

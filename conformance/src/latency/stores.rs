@@ -14,7 +14,7 @@ use larder_kernel::{
     DocumentId, Entity, EntityId, EntityQuery, Error, ErrorKind, FencingToken, Filter, Forked, GraphCounts,
     GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
     KeyValuePutOptions, KeyValueStore, Lease, MessageFilter, Metadata, Namespace, NeighborQuery, NewBoard,
-    NewTask, Page, PageRequest, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
+    NewTask, OptionSet, Page, PageRequest, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
     RelationshipId, RelationshipQuery, Replaced, Replacement, Result, RetryOutcome, Revision, RunId,
     SearchHit, SearchRequest, Seq, Store, StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery,
     TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
@@ -37,6 +37,10 @@ impl<T: Store + ?Sized> Store for Timed<T> {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use larder_kernel::check::size;
 use larder_kernel::storage::blob::check_put;
 use larder_kernel::{
-    BlobCondition, BlobInfo, BlobKey, BlobPutOptions, BlobStore, Capabilities, Capability, Contract, ETag,
-    ErrorKind, UserMetadata,
+    BlobCondition, BlobInfo, BlobKey, BlobStore, Capabilities, Capability, Contract, ETag, ErrorKind,
+    UserMetadata,
 };
 
 use self::operation::{Operation, Put, Tag, options_text};
@@ -43,14 +43,14 @@ struct Held {
 impl Held {
     /// Returns the model's information about the blob; the instant is the store's choice.
     fn info(&self, key: &BlobKey, got: Option<&BlobInfo>) -> BlobInfo {
-        BlobInfo {
-            key: key.clone(),
-            size: size(self.bytes.len()),
-            etag: self.etag.clone(),
-            content_type: self.content_type.clone(),
-            metadata: self.metadata.clone(),
-            modified_at: got.map(|got| got.modified_at).unwrap_or_default(),
-        }
+        BlobInfo::new(
+            key.clone(),
+            size(self.bytes.len()),
+            self.etag.clone(),
+            got.map(|got| got.modified_at).unwrap_or_default(),
+        )
+        .with_content_type(self.content_type.clone())
+        .with_metadata(self.metadata.clone())
     }
 }
 
@@ -92,7 +92,7 @@ impl Blobs {
     async fn put(&mut self, store: &dyn BlobStore, put: &Put, recorder: &mut Recorder) -> Checked {
         let key = &put.key;
         let condition = put.condition.blob(|tag| self.tag(key, tag));
-        let options = BlobPutOptions { condition, ..put.options.clone() };
+        let options = put.options.clone().with_condition(condition);
         let there = self.blobs.get(key).map(|held| &held.etag);
         let (clause, expected): (_, Expected<()>) =
             match (check_put(&options, &self.declared), &options.condition, there) {

@@ -41,7 +41,7 @@ impl Graph {
         const CLAUSE: &str = "GRAPH-003";
         recorder.call(CLAUSE, |_| format!("upsert_entities({})", json(&batch)));
         let replaced = size(batch.iter().filter(|entity| self.entities.contains_key(&entity.id)).count());
-        let report = UpsertReport { created: size(batch.len()).saturating_sub(replaced), replaced };
+        let report = UpsertReport::new(size(batch.len()).saturating_sub(replaced), replaced);
         let expected = check_entities(batch).map(|()| report).map_err(Into::into);
         same(recorder, CLAUSE, &store.upsert_entities(batch.to_vec()).await, &expected)?;
         if expected.is_ok() {
@@ -64,7 +64,7 @@ impl Graph {
         let (clause, expected): (_, Expected<UpsertReport>) = match check_relationships(batch) {
             Err(refusal) => ("STORE-010", Err(refusal.into())),
             Ok(()) if !batch.iter().all(ends) => ("GRAPH-006", Err(ErrorKind::NotFound.into())),
-            Ok(()) => ("GRAPH-007", Ok(UpsertReport { created, replaced: size(there) })),
+            Ok(()) => ("GRAPH-007", Ok(UpsertReport::new(created, size(there)))),
         };
         recorder.call(clause, |_| format!("upsert_relationships({})", json(&batch)));
         same(recorder, clause, &store.upsert_relationships(batch.to_vec()).await, &expected)?;
@@ -110,7 +110,7 @@ impl Graph {
         let before = self.relationships.len();
         self.relationships.retain(|_, one| one.source != *entity && one.target != *entity);
         let relationships = size(before - self.relationships.len());
-        let expected = DeletedEntity { existed, relationships };
+        let expected = DeletedEntity::new(existed, relationships);
         same(recorder, clause, &store.delete_entity(entity).await, &Ok(expected))
     }
 
@@ -170,10 +170,7 @@ impl Graph {
     async fn count(&mut self, store: &dyn GraphStore, recorder: &mut Recorder) -> Checked {
         const CLAUSE: &str = "GRAPH-039";
         recorder.call(CLAUSE, |_| "count()".to_owned());
-        let expected = GraphCounts {
-            entities: size(self.entities.len()),
-            relationships: size(self.relationships.len()),
-        };
+        let expected = GraphCounts::new(size(self.entities.len()), size(self.relationships.len()));
         same(recorder, CLAUSE, &store.count().await, &Ok(expected))
     }
 

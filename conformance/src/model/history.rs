@@ -90,12 +90,12 @@ impl Held {
     }
 
     fn info(&self, thread: &Thread) -> ThreadInfo {
-        ThreadInfo {
-            thread: thread.clone(),
-            messages: larder_kernel::check::size(self.messages.len()),
-            bytes: self.bytes(),
-            last: Seq::new(self.last),
-        }
+        ThreadInfo::new(
+            thread.clone(),
+            larder_kernel::check::size(self.messages.len()),
+            self.bytes(),
+            Seq::new(self.last),
+        )
     }
 
     /// Assigns the next number to an event.
@@ -114,13 +114,13 @@ impl Held {
             bytes += larder_kernel::check::size(message.size_bytes());
             self.messages.push(Message { seq: self.last, message, thread_bytes: Some(bytes) });
         }
-        Appended { first: Seq::new(first), last: Seq::new(self.last) }
+        Appended::new(Seq::new(first), Seq::new(self.last))
     }
 }
 
 impl Message {
     fn stored(&self) -> StoredMessage {
-        StoredMessage { seq: Seq::new(self.seq), message: Arc::clone(&self.message) }
+        StoredMessage::new(Seq::new(self.seq), Arc::clone(&self.message))
     }
 }
 

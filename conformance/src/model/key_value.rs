@@ -91,7 +91,7 @@ impl KeyValue {
         let held = self.bucket(bucket);
         let there = held.keys.get(key).map(|record| record.revision);
         let condition = condition.key_value(|at| held.revision(key, at));
-        let options = KeyValuePutOptions { condition, ttl: *ttl };
+        let options = KeyValuePutOptions::default().with_condition(condition).with_ttl(*ttl);
         let expected = match (check_put(value, &options), condition, there) {
             (Err(refusal), ..) => Err(refusal.into()),
             (_, KeyValueCondition::Absent, Some(_)) => Err(ErrorKind::Conflict.into()),
@@ -105,6 +105,7 @@ impl KeyValue {
             KeyValueCondition::Absent => "KV-004",
             KeyValueCondition::AtRevision(_) if expected.is_ok() => "KV-005",
             KeyValueCondition::AtRevision(_) => "KV-006",
+            _ => unreachable!("the model draws no other condition"),
         };
         recorder.call(clause, |recorder| operation::put_call(recorder, put, condition));
         let got = store.put(bucket, key, value.clone(), options).await;
@@ -136,11 +137,8 @@ impl KeyValue {
         let Some(record) = record else { return same(recorder, clause, &got, &Ok(None)) };
         let told = got.as_ref().ok().and_then(Option::as_ref).and_then(|entry| entry.expires_at);
         record.learn(told, recorder)?;
-        let expected = KeyValueEntry {
-            value: record.value.clone(),
-            revision: record.revision,
-            expires_at: record.expires_at,
-        };
+        let expected =
+            KeyValueEntry::new(record.value.clone(), record.revision).with_expires_at(record.expires_at);
         same(recorder, clause, &got, &Ok(Some(expected)))
     }
 
@@ -187,7 +185,7 @@ impl KeyValue {
             format!("list({}, {}, {})", id(bucket), quoted(prefix), page(request, super::recorder::owned_id))
         });
         let found = self.bucket(bucket).keys.iter().filter(|(key, _)| key.as_str().starts_with(prefix));
-        let found = found.map(|(key, record)| KeyRevision { key: key.clone(), revision: record.revision });
+        let found = found.map(|(key, record)| KeyRevision::new(key.clone(), record.revision));
         let expected = check_list("key_value.list", prefix, Some(request))
             .map(|()| page_of(found, request, |item| item.key.clone()))
             .map_err(Into::into);
@@ -203,9 +201,8 @@ impl KeyValue {
         const CLAUSE: &str = "KV-035";
         recorder.call(CLAUSE, |_| format!("list_buckets({})", page(request, super::recorder::owned_id)));
         let held = self.buckets.iter().filter(|(_, held)| !held.keys.is_empty());
-        let held = held.map(|(bucket, held)| BucketInfo {
-            bucket: bucket.clone(),
-            keys: larder_kernel::check::size(held.keys.len()),
+        let held = held.map(|(bucket, held)| {
+            BucketInfo::new(bucket.clone(), larder_kernel::check::size(held.keys.len()))
         });
         let expected = request
             .check("key_value.list_buckets")

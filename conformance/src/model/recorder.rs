@@ -138,11 +138,13 @@ const PRELUDE: &str = "    #![allow(unused)]
     use larder_kernel::*;
     fn id<T: TryFrom<String>>(text: impl Into<String>) -> T { T::try_from(text.into()).ok().unwrap() }
     fn of<T: serde::de::DeserializeOwned>(json: &str) -> T { serde_json::from_str(json).unwrap() }
-    fn same<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(got: T, json: &str) { assert_eq!(got, of(json)) }
+    fn same<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(got: T, json: &str) { \
+    assert_eq!(got, of(json)) }
     // Without what each store chooses for itself.
     fn plain(value: serde_json::Value) -> serde_json::Value {
         use serde_json::Value;
-        let chosen = |name: &str| [\"etag\", \"expires_at\", \"modified_at\", \"position\", \"revision\", \"token\"].contains(&name);
+        let chosen = |name: &str| \
+        [\"etag\", \"expires_at\", \"modified_at\", \"position\", \"revision\", \"token\"].contains(&name);
         match value {
             Value::Array(items) => items.into_iter().map(plain).collect(),
             Value::Object(fields) => fields
@@ -229,13 +231,20 @@ pub(super) fn optional<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> 
     value.map_or_else(|| "None".to_owned(), |value| format!("Some({})", shown(value)))
 }
 
+/// Returns the call that sets an optional field, to follow the expression of a value; nothing for `None`.
+pub(super) fn with<T>(name: &str, value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(String::new, |value| format!(".with_{name}({})", shown(value)))
+}
+
 /// Returns a page request as an expression.
 pub(super) fn page<'a, K>(
     page: &'a larder_kernel::PageRequest<K>,
     key: impl FnOnce(&'a K) -> String,
 ) -> String {
-    let after = optional(page.after.as_ref(), key);
-    format!("PageRequest {{ after: {after}, limit: {} }}", page.limit)
+    match &page.after {
+        Some(after) => format!("PageRequest::after({}, {})", key(after), page.limit),
+        None => format!("PageRequest::first({})", page.limit),
+    }
 }
 
 /// Returns bytes to write as an expression.

@@ -55,14 +55,14 @@ pub(super) fn page_of<T, K: Ord + Clone>(
     let more = items.len() > request.limit;
     items.truncate(request.limit);
     let next = if more { items.last().map(&key) } else { None };
-    Page { items, next }
+    Page::new(items, next)
 }
 
 /// Draws a request for a page: its limit and its start.
 pub(super) fn request<K>(rng: &mut Rng<'_>, key: impl FnOnce(&mut Rng<'_>) -> K) -> PageRequest<K> {
     let limit = limit(rng);
     let after = (rng.below(3) > 0).then(|| key(rng));
-    PageRequest { after, limit }
+    PageRequest::first(limit).with_after(after)
 }
 
 /// A stream, which has no printable content.
@@ -179,10 +179,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_says_that_another_follows_only_where_one_does() {
-        let page = |after, limit| page_of([1, 2, 3], &PageRequest { after, limit }, |item| *item);
-        assert_eq!(page(None, 2), Page { items: vec![1, 2], next: Some(2) });
-        assert_eq!(page(Some(2), 2), Page { items: vec![3], next: None });
-        assert_eq!(page(None, 0), Page { items: vec![], next: None });
+    fn a_page_has_a_cursor_only_if_another_page_follows() {
+        let page =
+            |after, limit| page_of([1, 2, 3], &PageRequest::first(limit).with_after(after), |item| *item);
+        assert_eq!(page(None, 2), Page::new(vec![1, 2], Some(2)));
+        assert_eq!(page(Some(2), 2), Page::new(vec![3], None));
+        assert_eq!(page(None, 0), Page::new(vec![], None));
     }
 }

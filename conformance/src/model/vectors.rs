@@ -73,7 +73,7 @@ impl Vectors {
         };
         let ids = |documents: &[&Document]| documents.iter().map(|document| document.id.clone()).collect();
         let report: Expected<PutReport> = match &expected {
-            Ok((_, written, ignored)) => Ok(PutReport { written: ids(written), ignored: ids(ignored) }),
+            Ok((_, written, ignored)) => Ok(PutReport::new(ids(written), ids(ignored))),
             Err(refusal) => Err(*refusal),
         };
         let got = store.put(collection, documents.to_vec(), mode).await;
@@ -189,10 +189,8 @@ impl Vectors {
         recorder: &mut Recorder,
     ) -> Checked {
         recorder.call("VEC-039", |_| format!("list_collections({})", page(request, owned_id)));
-        let all = self.collections.iter().map(|(collection, held)| CollectionInfo {
-            collection: collection.clone(),
-            dimensions: held.dimensions,
-            documents: size(held.documents.len()),
+        let all = self.collections.iter().map(|(collection, held)| {
+            CollectionInfo::new(collection.clone(), held.dimensions, size(held.documents.len()))
         });
         let expected = request
             .check("vectors.list_collections")

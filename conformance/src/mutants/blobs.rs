@@ -172,7 +172,11 @@ impl Wrong {
             && creates
             && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict)
         {
-            return Err(Error::new(ErrorKind::AlreadyExists, "blobs.put", "a blob with this key exists"));
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                "blobs.put",
+                "a blob with this key already exists; use another key or write without the condition",
+            ));
         }
         if self.defect == Defect::RefusalLeavesTrace
             && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput)
@@ -311,10 +315,9 @@ impl BlobStore for Wrong {
             Defect::LocatorWrong => url.url.push('x'),
             Defect::PresignIgnoresMethod => url.method = PresignMethod::Get,
             Defect::PresignIgnoresValidity => {
-                url = self
-                    .inner
-                    .presign(&self.key(key)?, &PresignRequest { valid_for: HOUR, ..request.clone() })
-                    .await?;
+                let mut hour = request.clone();
+                hour.valid_for = HOUR;
+                url = self.inner.presign(&self.key(key)?, &hour).await?;
             }
             _ => {}
         }

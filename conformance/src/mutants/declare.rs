@@ -62,7 +62,8 @@ macro_rules! defects {
             let wrong = DEFECTS.iter().map(|(name, defect, clauses)| {
                 Mutant::new(contract, name, clauses, || backend(*defect))
             });
-            std::iter::once(Mutant::new(contract, CONTROL, &[], || backend(Defect::None))).chain(wrong).collect()
+            let control = Mutant::new(contract, CONTROL, &[], || backend(Defect::None));
+            std::iter::once(control).chain(wrong).collect()
         }
     };
 }
@@ -122,6 +123,10 @@ macro_rules! forward_store {
                     declared.durability = ::larder_kernel::Durability::Process;
                 }
                 declared
+            }
+
+            fn options(&self) -> ::larder_kernel::OptionSet {
+                self.inner.options()
             }
 
             async fn erase(&self) -> ::larder_kernel::Result<()> {

@@ -91,7 +91,7 @@ impl Wrong {
         for one in relationships {
             left.insert((self.inner.namespace().clone(), one.id.clone()), one);
         }
-        UpsertReport { created, replaced: 0 }
+        UpsertReport::new(created, 0)
     }
 
     /// Keeps the previous ends of existing relationships.
@@ -111,8 +111,8 @@ impl Wrong {
 
     /// Returns the relationships that touch an entity; a loop is listed twice.
     async fn touching(&self, id: &EntityId) -> Result<Vec<Relationship>> {
-        let out = RelationshipQuery { source: Some(id.clone()), ..RelationshipQuery::default() };
-        let into = RelationshipQuery { target: Some(id.clone()), ..RelationshipQuery::default() };
+        let out = RelationshipQuery::default().with_source(id.clone());
+        let into = RelationshipQuery::default().with_target(id.clone());
         let mut all = self.found(out).await?;
         all.extend(self.found(into).await?);
         Ok(all)
@@ -131,12 +131,10 @@ impl Wrong {
     /// Removes relationships between the same ends with the same type.
     async fn merge_parallel(&self, relationships: &[Relationship]) -> Result<()> {
         for one in relationships {
-            let same = RelationshipQuery {
-                relationship_type: Some(one.relationship_type.clone()),
-                source: Some(one.source.clone()),
-                target: Some(one.target.clone()),
-                filter: None,
-            };
+            let same = RelationshipQuery::default()
+                .with_type(one.relationship_type.clone())
+                .with_source(one.source.clone())
+                .with_target(one.target.clone());
             for other in self.found(same).await?.into_iter().filter(|other| other.id != one.id) {
                 self.inner.delete_relationship(&other.id).await?;
             }
@@ -195,7 +193,7 @@ impl GraphStore for Wrong {
             _ => {}
         }
         if self.defect == Defect::LoopsDropped && relationships.is_empty() {
-            return Ok(UpsertReport { created: 1, replaced: 0 });
+            return Ok(UpsertReport::new(1, 0));
         }
         if self.defect == Defect::BatchInPart && !relationships.is_empty() {
             let mut whole = UpsertReport::default();
@@ -293,24 +291,24 @@ impl GraphStore for Wrong {
         }
         if let (Defect::TrueEqualsOne, Some(filter)) = (self.defect, &query.filter) {
             let filter = with_numbers(filter);
-            let all = EntityQuery { filter: None, ..query.clone() };
-            let mut all =
-                self.inner.find_entities(&all, PageRequest { limit: 10_000, ..page.clone() }).await?;
+            let all = query.clone().with_filter(None);
+            let mut all = self.inner.find_entities(&all, page.clone().with_limit(10_000)).await?;
             all.items.retain(|entity| filter.matches(&metadata_with_numbers(&entity.properties)));
             all.items.truncate(page.limit.saturating_add(1));
             return Ok(Page::from_surplus(all.items, page.limit, |entity| entity.id.clone()));
         }
         if let (Defect::LimitBeforeFilter, Some(filter)) = (self.defect, &query.filter) {
-            let all = EntityQuery { filter: None, ..query.clone() };
+            let all = query.clone().with_filter(None);
             let mut found = self.inner.find_entities(&all, page).await?;
             found.items.retain(|entity| filter.matches(&entity.properties));
-            return Ok(Page { next: found.items.last().map(|entity| entity.id.clone()), ..found });
+            found.next = found.items.last().map(|entity| entity.id.clone());
+            return Ok(found);
         }
         let query = &query;
         let mut found = self.inner.find_entities(query, page.clone()).await?;
         if self.defect == Defect::PageSkipsOne && found.next.is_some() {
             let following =
-                self.inner.find_entities(query, PageRequest { after: found.next.clone(), limit: 1 });
+                self.inner.find_entities(query, PageRequest::first(1).with_after(found.next.clone()));
             found.next = following.await?.items.pop().map(|entity| entity.id);
         }
         Ok(found)

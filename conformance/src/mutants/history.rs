@@ -168,12 +168,12 @@ impl Wrong {
     ) -> Result<Appended> {
         let mut answers = Vec::new();
         for message in messages {
-            let options = AppendOptions { idempotency_key: None, ..options.clone() };
+            let options = options.clone().with_idempotency_key(None);
             answers.push(self.inner.append_many(thread, vec![message], options).await?);
             tokio::task::yield_now().await;
         }
         match (answers.first(), answers.last()) {
-            (Some(first), Some(last)) => Ok(Appended { first: first.first, last: last.last }),
+            (Some(first), Some(last)) => Ok(Appended::new(first.first, last.last)),
             _ => self.inner.append_many(thread, Vec::new(), AppendOptions::default()).await,
         }
     }
@@ -384,7 +384,7 @@ impl HistoryProvider for Wrong {
             }
             return Ok(listed);
         };
-        let mut listed = self.inner.list_threads(None, PageRequest { limit: 10_000, ..page.clone() }).await?;
+        let mut listed = self.inner.list_threads(None, page.clone().with_limit(10_000)).await?;
         listed.items.retain(|info| info.thread.agent.as_str().starts_with(agent.as_str()));
         Ok(Page::from_surplus(listed.items, page.limit, |info| info.thread.clone()))
     }

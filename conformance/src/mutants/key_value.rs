@@ -26,6 +26,7 @@ defects! { KeyValue;
     creating_overwrites: CreatingOverwrites => ["KV-004", "KV-008"],
     a_lost_creation_has_another_error: LostCreationExists => ["KV-004", "KV-008"],
     a_put_keeps_the_time_to_live: TtlKept => ["KV-012"],
+    a_declared_option_is_ignored: TtlIgnored => ["STORE-015", "KV-011"],
     an_absent_key_is_an_error: AbsentIsAnError => ["KV-021"],
     deleting_at_a_revision_deletes_any: DeletesAnyRevision => ["KV-025"],
     a_prefix_is_a_pattern: PrefixIsPattern => ["KV-034"],
@@ -97,7 +98,7 @@ impl Wrong {
         let half = value.slice(..value.len() / 2);
         let first = self.inner.put(bucket, key, half, options).await?;
         tokio::task::yield_now().await;
-        let rest = KeyValuePutOptions { condition: KeyValueCondition::AtRevision(first), ..options };
+        let rest = options.with_condition(KeyValueCondition::AtRevision(first));
         self.inner.put(bucket, key, value, rest).await
     }
 
@@ -123,7 +124,7 @@ impl Wrong {
         };
         let found = all.into_iter().filter(|(key, _)| wanted(key));
         let found =
-            found.map(|(key, revision)| KeyRevision { key, revision }).take(page.limit.saturating_add(1));
+            found.map(|(key, revision)| KeyRevision::new(key, revision)).take(page.limit.saturating_add(1));
         Ok(Page::from_surplus(found.collect(), page.limit, |item| item.key.clone()))
     }
 
@@ -148,6 +149,7 @@ impl KeyValueStore for Wrong {
             (Defect::LargeValuesDropped, _) if (64 << 10..=VALUE_BYTES_MAX).contains(&value.len()) => {
                 return Ok(Revision::new(1));
             }
+            (Defect::TtlIgnored, _) => options.ttl = None,
             (Defect::WrittenInPart, KeyValueCondition::None) => {
                 return self.put_in_part(&bucket, &key, value, options).await;
             }
@@ -178,7 +180,11 @@ impl KeyValueStore for Wrong {
                     && options.condition == KeyValueCondition::Absent
                     && error.kind() == ErrorKind::Conflict =>
             {
-                Err(Error::new(ErrorKind::AlreadyExists, "key_value.put", "the key exists"))
+                Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    "key_value.put",
+                    "the key already exists; read it or write without the condition",
+                ))
             }
             revision => revision,
         };
@@ -269,7 +275,7 @@ impl KeyValueStore for Wrong {
             let memory = lock(&self.memory.values);
             for (_, bucket, _) in memory.keys().filter(|(space, _, _)| space == self.inner.namespace()) {
                 if !listed.items.iter().any(|info| info.bucket == *bucket) {
-                    listed.items.push(BucketInfo { bucket: bucket.clone(), keys: 0 });
+                    listed.items.push(BucketInfo::new(bucket.clone(), 0));
                 }
             }
             listed.items.sort_by(|left, right| left.bucket.cmp(&right.bucket));

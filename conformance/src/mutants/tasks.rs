@@ -178,7 +178,7 @@ impl TaskStore for Wrong {
     async fn get_board(&self, board: &BoardId) -> Result<Option<Board>> {
         let mut found = self.inner.get_board(&self.board(board)?).await?;
         if let (Defect::CountsStandStill, Some(found)) = (self.defect, &mut found) {
-            found.tasks = BoardStatusCounts { planned: found.tasks.total(), ..BoardStatusCounts::default() };
+            found.tasks = BoardStatusCounts::default().with_planned(found.tasks.total());
         }
         Ok(found)
     }

@@ -132,7 +132,7 @@ impl Wrong {
         request: &SearchRequest,
         filter: &Filter,
     ) -> Result<Vec<SearchHit>> {
-        let mut unfiltered = SearchRequest { filter: None, ..request.clone() };
+        let mut unfiltered = request.clone().with_filter(None);
         if self.defect == Defect::TrueEqualsOne {
             unfiltered.limit = 1_000;
             let filter = with_numbers(filter);
@@ -293,7 +293,7 @@ impl VectorStore for Wrong {
         let mut listed = self.inner.list(collection, page).await?;
         if self.defect == Defect::PageSkipsOne && listed.next.is_some() {
             let following =
-                self.inner.list(collection, PageRequest { after: listed.next.take(), limit: 1 }).await?;
+                self.inner.list(collection, PageRequest::first(1).with_after(listed.next.take())).await?;
             listed.next = following.items.into_iter().next().map(|document| document.id);
         }
         Ok(listed)

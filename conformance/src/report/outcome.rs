@@ -11,6 +11,7 @@ use crate::case::Level;
 /// The result of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum CaseOutcome {
     /// The clause holds.
     Passed,
@@ -43,6 +44,7 @@ impl CaseOutcome {
 
 /// The reason and the expiry date of a waived failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Waived {
     /// The reason.
     pub reason: String,
@@ -52,6 +54,7 @@ pub struct Waived {
 
 /// The result of one case on one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct CaseReport {
     /// The clause.
     pub clause: &'static str,
@@ -83,8 +86,36 @@ pub struct CaseReport {
     pub elapsed_us: u64,
 }
 
+impl CaseReport {
+    /// Creates the result of a case that passed.
+    #[must_use]
+    pub fn passed(
+        clause: &'static str,
+        case: impl Into<String>,
+        contract: Contract,
+        backend: impl Into<String>,
+        level: Level,
+    ) -> Self {
+        Self {
+            clause,
+            case: case.into(),
+            contract,
+            backend: backend.into(),
+            level,
+            outcome: CaseOutcome::Passed,
+            reason: String::new(),
+            expected: String::new(),
+            got: String::new(),
+            waived: None,
+            missing: None,
+            elapsed_us: 0,
+        }
+    }
+}
+
 /// A tested backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct BackendReport {
     /// The name in reports.
     pub name: String,
@@ -94,8 +125,21 @@ pub struct BackendReport {
     pub capabilities: BTreeMap<Contract, Capabilities>,
 }
 
+impl BackendReport {
+    /// Creates a tested backend. The URL contains no secrets.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        url: impl Into<String>,
+        capabilities: BTreeMap<Contract, Capabilities>,
+    ) -> Self {
+        Self { name: name.into(), url: url.into(), capabilities }
+    }
+}
+
 /// A backend that the run could not test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct AbsentBackend {
     /// The name in reports.
     pub name: String,
@@ -105,8 +149,17 @@ pub struct AbsentBackend {
     pub required: bool,
 }
 
+impl AbsentBackend {
+    /// Creates a backend that the run could not test.
+    #[must_use]
+    pub fn new(name: impl Into<String>, reason: impl Into<String>, required: bool) -> Self {
+        Self { name: name.into(), reason: reason.into(), required }
+    }
+}
+
 /// The number of cases by result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// The cases whose clause holds.
     pub passed: usize,

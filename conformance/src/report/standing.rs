@@ -12,6 +12,7 @@ use crate::suites;
 
 /// The result of one level on one backend, over all contracts that it serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct LevelStanding {
     /// The level.
     pub level: Level,
@@ -28,6 +29,7 @@ pub struct LevelStanding {
 
 /// The results of one backend in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Standing {
     /// The backend's name.
     pub backend: String,

@@ -23,6 +23,7 @@ use crate::clause::clauses;
 
 /// A known failure that a run tolerates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Waiver {
     /// The backend's name in reports.
     pub backend: String,
@@ -37,6 +38,12 @@ pub struct Waiver {
 }
 
 impl Waiver {
+    /// Creates a waiver of every failure of a backend.
+    #[must_use]
+    pub fn new(backend: impl Into<String>, reason: impl Into<String>, expires: Date) -> Self {
+        Self { backend: backend.into(), reason: reason.into(), expires, clause: None, level: None }
+    }
+
     /// Describes the waived failure: backend, level, clause.
     #[must_use]
     pub fn subject(&self) -> String {
@@ -55,24 +62,43 @@ impl Waiver {
     fn check(&self) -> Result<(), WaiverError> {
         let wrong = |field: &str, message: &str| Err(WaiverError::new(message).at_field(field));
         if self.backend.trim().is_empty() {
-            return wrong("backend", "names no backend");
+            return wrong("backend", "has no backend; name one");
         }
         if self.reason.trim().is_empty() {
-            return wrong("reason", "gives no reason");
+            return wrong("reason", "has no reason; write one");
         }
         match &self.clause {
-            None if self.level.is_none() => wrong("clause", "a waiver names a clause, a level, or both"),
+            None if self.level.is_none() => wrong(
+                "clause",
+                "names neither a clause nor a level; name one or \
+                                                             both",
+            ),
             Some(id) if !clauses().iter().any(|clause| clause.id == *id) => {
                 wrong("clause", &format!("the contract has no clause {id:?}"))
             }
             _ => Ok(()),
         }
     }
+
+    /// Sets the clause that does not hold.
+    #[must_use]
+    pub fn with_clause(mut self, clause: impl Into<String>) -> Self {
+        self.clause = Some(clause.into());
+        self
+    }
+
+    /// Sets the level at which the failure occurs.
+    #[must_use]
+    pub fn with_level(mut self, level: impl Into<Option<Level>>) -> Self {
+        self.level = level.into();
+        self
+    }
 }
 
 /// The result of a waiver in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum WaiverStatus {
     /// The waiver matched a failure.
     Used,
@@ -99,6 +125,7 @@ impl WaiverStatus {
 
 /// A waiver in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct WaiverUse {
     /// The waiver.
     #[serde(flatten)]
@@ -120,7 +147,8 @@ impl fmt::Display for WaiverUse {
             WaiverStatus::Expired => {
                 write!(
                     f,
-                    "EXPIRED waiver of {subject}: it ended on {expires} (failures that need it: {matched}): {reason}"
+                    "EXPIRED waiver of {subject}: it ended on {expires} (failures that need it: {matched}): \
+                     {reason}"
                 )
             }
             status => write!(f, "waiver {}: {subject}, until {expires}: {reason}", status.as_str()),
@@ -158,6 +186,7 @@ impl Waivers {
 
 /// The error of an invalid list of waivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WaiverError {
     /// The file, if the list comes from a file.
     pub file: Option<PathBuf>,

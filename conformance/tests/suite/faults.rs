@@ -60,7 +60,7 @@ async fn answer(place: &MemoryBackend, request: &Value) -> Result<Value> {
     Ok(match request["call"].as_str().unwrap() {
         "append" => {
             let idempotency_key: Option<IdempotencyKey> = read(request, "key");
-            let options = AppendOptions { idempotency_key, ttl: None };
+            let options = AppendOptions::default().with_idempotency_key(idempotency_key);
             let messages = read(request, "messages");
             json!({ "appended": history.append_many(&read(request, "thread"), messages, options).await? })
         }
@@ -123,7 +123,7 @@ impl Harness for Served {
         let defect = if self.address == self.server { Defect::None } else { self.defect };
         let history = Wire::open(defect, self.address, namespace);
         let key_value = Wire::open(defect, self.address, namespace);
-        Ok(StoreSet { history: Some(history), key_value: Some(key_value), ..StoreSet::default() })
+        Ok(StoreSet::default().with_history(history).with_key_value(key_value))
     }
 
     fn servers(&self) -> Vec<String> {
@@ -133,7 +133,7 @@ impl Harness for Served {
     async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         let harness = Arc::new(Self { address: relays[0], ..*self });
         let (answer_time_max, call_time_max) = (ANSWER_MAX, Duration::from_secs(2));
-        Ok(Some(Relayed { harness, answer_time_max, call_time_max }))
+        Ok(Some(Relayed::new(harness, answer_time_max, call_time_max)))
     }
 }
 
@@ -170,7 +170,7 @@ fn assert_caught(defect: Defect, clause: &str) {
 }
 
 #[test]
-fn a_store_that_keeps_its_promises_is_proven() {
+fn a_correct_store_is_proven() {
     let report = press(Defect::None, 1_000);
     assert_eq!(report.verdict(), Verdict::Proven, "{report:#?}");
     assert_eq!(report.executed, 200);
@@ -187,7 +187,7 @@ fn an_append_sent_again_without_a_key_is_caught() {
 }
 
 #[test]
-fn idempotency_that_does_not_reach_the_server_is_caught() {
+fn idempotency_that_ends_at_the_client_is_caught() {
     assert_caught(Defect::ForgetsKeys, "HIST-007");
 }
 
@@ -197,7 +197,7 @@ fn an_acknowledgement_of_what_was_only_sent_is_caught() {
 }
 
 #[test]
-fn a_lost_answer_told_as_not_applied_is_caught() {
+fn a_lost_response_reported_as_not_applied_is_caught() {
     assert_caught(Defect::ClaimsNotApplied, "STORE-013");
 }
 
@@ -207,7 +207,7 @@ fn a_condition_that_meets_its_own_effect_is_caught() {
 }
 
 #[test]
-fn a_call_that_waits_for_ever_is_caught() {
+fn a_call_that_never_completes_is_caught() {
     assert_caught(Defect::WaitsForEver, "STORE-014");
 }
 
@@ -227,7 +227,7 @@ fn a_subscription_that_skips_what_it_could_not_read_is_caught() {
 }
 
 #[test]
-fn a_subscription_that_tells_an_event_again_is_caught() {
+fn a_subscription_that_repeats_an_event_is_caught() {
     assert_caught(Defect::RepeatsAfterLoss, "HIST-088");
 }
 

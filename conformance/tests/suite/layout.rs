@@ -16,7 +16,9 @@ pub(crate) mod tree;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use serde_json::Value;
 use tree::Tree;
 
 /// The packages by their folders, the lowest first. A package may depend on the packages before it in this
@@ -36,40 +38,85 @@ fn root() -> PathBuf {
     std::env::var_os("LARDER_LAYOUT_ROOT").map_or_else(here, PathBuf::from)
 }
 
-/// Returns the names in all dependency tables of a manifest, including those for development, builds and
-/// targets.
-fn dependencies(manifest: &toml::Table) -> Vec<String> {
-    let mut found = Vec::new();
-    for (key, value) in manifest {
-        let Some(table) = value.as_table() else { continue };
-        if key == "dependencies" || key.ends_with("-dependencies") {
-            for (name, source) in table {
-                let package = source.get("package").and_then(toml::Value::as_str);
-                found.push(package.unwrap_or(name).to_owned());
+/// Returns what `cargo metadata` says about the packages of a workspace. It lists each dependency under the
+/// package's own name, also if it is renamed, depends on the target, or is for development or builds.
+fn metadata(root: &Path) -> Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let read = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    serde_json::from_slice(&read.stdout).unwrap()
+}
+
+/// Returns each dependency on a package that is not below, and each package without a level.
+fn upwards(metadata: &Value) -> Vec<String> {
+    let level = |name: &str| PACKAGES.iter().position(|(_, package)| *package == name);
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        let Some(own) = level(name) else {
+            wrong.push(format!("{name} has no level"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let other = dependency["name"].as_str().unwrap();
+            // A package may name itself, to turn on its features for its tests.
+            if level(other).is_some_and(|above| above >= own) && other != name {
+                wrong.push(format!("{name} depends on {other}"));
+            } else if dependency["path"].is_string() && level(other).is_none() {
+                wrong.push(format!("{name} depends on {other}, which has no level"));
             }
-        } else if key == "target" {
-            let targets = table.values().filter_map(toml::Value::as_table);
-            found.extend(targets.flat_map(dependencies));
         }
     }
-    found
+    wrong
 }
 
 /// Proves: RAVI-1
 #[test]
 fn packages_depend_downwards_only() {
-    let mut wrong = Vec::new();
-    for (place, (folder, package)) in PACKAGES.iter().enumerate() {
-        let Ok(text) = fs::read_to_string(root().join(folder).join("Cargo.toml")) else { continue };
-        let manifest: toml::Table = text.parse().unwrap();
-        for name in dependencies(&manifest) {
-            let above = PACKAGES.iter().position(|(_, other)| *other == name);
-            if above.is_some_and(|above| above >= place) && name != *package {
-                wrong.push(format!("{package} depends on {name}"));
-            }
+    let metadata = metadata(&root());
+    let packages = metadata["packages"].as_array().unwrap();
+    for (_, package) in PACKAGES {
+        assert!(packages.iter().any(|found| found["name"] == package), "{package} is not a member");
+    }
+    assert_eq!(upwards(&metadata), [] as [String; 0]);
+}
+
+#[test]
+fn a_dependency_upwards_is_found_in_every_table_and_under_every_name() {
+    let kernel = |tables: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let package = |path: &str, name: &str, tables: &str| {
+            let package = folder.path().join(path);
+            fs::create_dir_all(package.join("src")).unwrap();
+            fs::write(package.join("src/lib.rs"), "").unwrap();
+            let manifest = format!("[package]\nname = \"{name}\"\nedition = \"2024\"\n{tables}");
+            fs::write(package.join("Cargo.toml"), manifest).unwrap();
+        };
+        fs::write(
+            folder.path().join("Cargo.toml"),
+            "[workspace]\nresolver = \"3\"\nmembers = [\"kernel\", \"agents\"]\n",
+        )
+        .unwrap();
+        package("kernel", "larder-kernel", tables);
+        package("agents", "larder-agents", "");
+        upwards(&metadata(folder.path()))
+    };
+    assert_eq!(kernel(""), [] as [String; 0]);
+    for table in
+        ["dependencies", "dev-dependencies", "build-dependencies", "target.'cfg(windows)'.dependencies"]
+    {
+        for dependency in [
+            "larder-agents = { path = \"../agents\" }",
+            "other = { path = \"../agents\", package = \"larder-agents\" }",
+        ] {
+            let found = kernel(&format!("[{table}]\n{dependency}\n"));
+            assert_eq!(found, ["larder-kernel depends on larder-agents"], "{table}: {dependency}");
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// Returns the root files of a package's crates.
@@ -104,7 +151,7 @@ fn circles(tree: &Tree) -> Vec<String> {
 }
 
 #[test]
-fn no_modules_of_a_crate_import_each_other_in_a_circle() {
+fn no_modules_of_a_crate_import_each_other_in_a_cycle() {
     let mut found = String::new();
     assert!(!crates(&root().join("kernel")).is_empty(), "{} is no checkout", root().display());
     for (folder, _) in PACKAGES {
@@ -118,7 +165,7 @@ fn no_modules_of_a_crate_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn a_circle_is_found() {
+fn an_import_cycle_is_found() {
     let tree = Tree::of_source(
         "mod a { use crate::b::Two; pub struct One; }
          mod b { pub struct Two; fn f() { vec![super::c::three()]; } }
@@ -152,9 +199,10 @@ fn a_reexport_leads_to_the_module_that_defines_the_item() {
 }
 
 #[test]
-fn a_module_and_its_descendants_are_no_circle() {
+fn a_module_and_its_descendants_are_no_cycle() {
     let tree = Tree::of_source(
-        "mod a { mod b { use super::One; pub struct Two; mod c { use crate::a::One; } } use b::Two; pub struct One; }",
+        "mod a { mod b { use super::One; pub struct Two; mod c { use crate::a::One; } } use b::Two; pub \
+         struct One; }",
     );
     assert!(circles(&tree).is_empty());
 }

@@ -12,5 +12,6 @@ mod lossy;
 mod model;
 mod prose;
 mod scripts;
+mod shape;
 mod unfinished;
 mod wire;

@@ -11,8 +11,8 @@ use futures_util::{StreamExt, stream};
 use larder_kernel::{
     AppendOptions, Appended, BucketInfo, BucketName, Capabilities, ChatMessage, Durability, Error, ErrorKind,
     HistoryEvent, HistoryEventKind, HistoryEvents, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Outcome, Page, PageRequest,
-    Result, Revision, Seq, Store, StoredMessage, Thread,
+    KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Outcome, Page,
+    PageRequest, RequestOption, Result, Revision, Seq, Store, StoredMessage, Thread,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -150,6 +150,10 @@ impl Store for Wire {
         Capabilities::new(Durability::None)
     }
 
+    fn options(&self) -> OptionSet {
+        OptionSet::of(RequestOption::ALL)
+    }
+
     async fn erase(&self) -> Result<()> {
         Ok(())
     }
@@ -174,7 +178,7 @@ impl Wire {
             Ok(answer) => serde_json::from_value(answer["appended"].clone()).unwrap(),
             Err(_) if self.defect == Defect::AcknowledgesAnyway => {
                 let last = self.last.lock().unwrap().get(&session).copied().unwrap_or(0);
-                Appended { first: Seq::new(last + 1), last: Seq::new(last + count) }
+                Appended::new(Seq::new(last + 1), Seq::new(last + count))
             }
             Err(error) => return Err(error),
         };
@@ -190,9 +194,9 @@ impl Wire {
         let state = (wire, thread.clone(), after, VecDeque::<StoredMessage>::new());
         Ok(stream::unfold(state, |(wire, thread, mut after, mut page)| async move {
             loop {
-                if let Some(StoredMessage { seq, message }) = page.pop_front() {
+                if let Some(StoredMessage { seq, message, .. }) = page.pop_front() {
                     let kind = HistoryEventKind::Appended { message, thread_bytes: 0 };
-                    return Some((Ok(HistoryEvent { seq, kind }), (wire, thread, seq, page)));
+                    return Some((Ok(HistoryEvent::new(seq, kind)), (wire, thread, seq, page)));
                 }
                 match wire.page(&thread, after, 100).await {
                     Ok(next) => page = next.into(),
@@ -230,7 +234,8 @@ impl KeyValueStore for Wire {
         };
         let value = String::from_utf8(value.to_vec()).unwrap();
         let request = json!({
-            "namespace": self.namespace, "call": "put", "bucket": bucket, "key": key, "value": value, "at": at,
+            "namespace": self.namespace, "call": "put", "bucket": bucket, "key": key, "value": value,
+            "at": at,
         });
         let answer = self.ask_again(Defect::RetriesConditions, &request).await?;
         Ok(serde_json::from_value(answer["revision"].clone()).unwrap())

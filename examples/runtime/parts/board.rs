@@ -26,7 +26,7 @@ impl Board {
         lease: Duration,
     ) -> Result<Self> {
         let conversation = ConversationId::new(session.as_str())?;
-        Ok(Self { tasks, id: BoardId { conversation, agent: agent.clone() }, lease })
+        Ok(Self { tasks, id: BoardId::from_ids(conversation, agent.clone()), lease })
     }
 
     /// Creates the board with its first tasks, unless it exists.

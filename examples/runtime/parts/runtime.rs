@@ -173,13 +173,13 @@ fn planner_context(
         summaries.clone(),
         SummarySettings::default(),
     )?;
-    let config = SummarizationConfig { recent_token_budget: 200, min_old_tokens: 120, instructions: None };
+    let config = SummarizationConfig::default().with_recent_token_budget(200).with_min_old_tokens(120);
     let pipeline =
         Pipeline::new().then(ToolResultTruncation::new(160)?).then(Summarization::new(maker, config)?);
     Ok(ContextConfig::new(stores.set().history()?)
         .with_pipeline(pipeline)
         .with_summaries(summaries.clone())
-        .with_author(Author { agent: planner.clone(), role: Some(AgentRole::new("lead")?) }))
+        .with_author(Author::new(planner.clone()).with_role(AgentRole::new("lead")?)))
 }
 
 /// The scout sees the recent messages and the pages that it read last.
@@ -188,5 +188,5 @@ fn scout_context(stores: &Stores, scout: &AgentId) -> Result<ContextConfig> {
     Ok(ContextConfig::new(stores.set().history()?)
         .with_pipeline(pipeline)
         .with_memory(MemoryProvider::limited_window().with_max_bytes(4 * 1024))
-        .with_author(Author { agent: scout.clone(), role: Some(AgentRole::new("field")?) }))
+        .with_author(Author::new(scout.clone()).with_role(AgentRole::new("field")?)))
 }

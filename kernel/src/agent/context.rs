@@ -41,6 +41,7 @@ pub enum Origin {
 
 /// A message of a window. Cloning shares the message.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct WindowMessage {
     /// The source of the message.
     pub origin: Origin,
@@ -49,6 +50,12 @@ pub struct WindowMessage {
 }
 
 impl WindowMessage {
+    /// Creates a window message.
+    #[must_use]
+    pub fn new(origin: Origin, message: impl Into<Arc<ChatMessage>>) -> Self {
+        Self { origin, message: message.into() }
+    }
+
     /// Creates a window message that is not stored in a thread.
     #[must_use]
     pub fn injected(message: ChatMessage) -> Self {
@@ -76,6 +83,7 @@ impl From<StoredMessage> for WindowMessage {
 
 /// The part of a thread that the model reads, oldest message first.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Window {
     /// The thread that the window shows; `None` if the window has no thread.
     pub thread: Option<Thread>,
@@ -84,6 +92,12 @@ pub struct Window {
 }
 
 impl Window {
+    /// Creates a window without a thread.
+    #[must_use]
+    pub fn new(messages: Vec<WindowMessage>) -> Self {
+        Self { messages, thread: None }
+    }
+
     /// Creates a window of messages that are not stored in a thread.
     #[must_use]
     pub fn injected(messages: impl IntoIterator<Item = ChatMessage>) -> Self {
@@ -94,6 +108,13 @@ impl Window {
     #[must_use]
     pub fn into_messages(self) -> Vec<Arc<ChatMessage>> {
         self.messages.into_iter().map(|message| message.message).collect()
+    }
+
+    /// Sets the thread that the window shows.
+    #[must_use]
+    pub fn with_thread(mut self, thread: impl Into<Option<Thread>>) -> Self {
+        self.thread = thread.into();
+        self
     }
 }
 
@@ -173,6 +194,7 @@ pub trait PendingWrite: fmt::Debug + Send + Sync + 'static {
 
 /// A window, and the writes that follow once the window has been used.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Prepared {
     /// The window. A summary made by a strategy is the first message.
     pub window: Window,
@@ -220,6 +242,34 @@ impl Prepared {
         self.failure = self.failure.or(next.failure);
         self.writes.extend(next.writes);
         Ok(self)
+    }
+
+    /// Sets the last stored message to erase.
+    #[must_use]
+    pub fn with_erases_up_to(mut self, erases_up_to: impl Into<Option<Seq>>) -> Self {
+        self.erases_up_to = erases_up_to.into();
+        self
+    }
+
+    /// Sets whether a summary was due and is missing.
+    #[must_use]
+    pub fn with_summary_missing(mut self, summary_missing: bool) -> Self {
+        self.summary_missing = summary_missing;
+        self
+    }
+
+    /// Sets the error that caused the missing summary.
+    #[must_use]
+    pub fn with_failure(mut self, failure: impl Into<Option<Error>>) -> Self {
+        self.failure = failure.into();
+        self
+    }
+
+    /// Sets the further writes.
+    #[must_use]
+    pub fn with_writes(mut self, writes: Vec<Arc<dyn PendingWrite>>) -> Self {
+        self.writes = writes;
+        self
     }
 }
 

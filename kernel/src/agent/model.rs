@@ -28,6 +28,7 @@ pub trait Embedder: fmt::Debug + Send + Sync + 'static {
 
 /// A request to a language model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LanguageModelRequest {
     /// The conversation, oldest message first.
     pub messages: Vec<ChatMessage>,

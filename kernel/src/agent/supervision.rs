@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The messages of a run that remain after the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
 pub enum HistoryRetention {
     /// All messages remain permanently.
     #[default]

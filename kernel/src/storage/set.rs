@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Contract, Store};
+use super::{Contract, Store, guard};
 use crate::capability::Capabilities;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Namespace;
@@ -67,9 +67,10 @@ macro_rules! each_contract {
                 }
 
                 #[doc = concat!("Sets the ", $what, ".")]
+                /// A store that does not declare every option gets a wrapper that refuses the others.
                 #[must_use]
                 pub fn $with(mut self, store: Arc<dyn $kind>) -> Self {
-                    self.$field = Slot::Open(store);
+                    self.$field = Slot::Open(guard::$field(store));
                     self
                 }
             )*
@@ -95,7 +96,10 @@ macro_rules! each_contract {
             #[must_use]
             pub fn errors(&self) -> Vec<(Contract, &Error)> {
                 let failed = [$(
-                    if let Slot::Failed(error) = &self.$field { Some((Contract::$contract, error)) } else { None }
+                    match &self.$field {
+                        Slot::Failed(error) => Some((Contract::$contract, error)),
+                        Slot::Open(_) | Slot::Absent => None,
+                    }
                 ),*];
                 failed.into_iter().flatten().collect()
             }
@@ -112,7 +116,10 @@ macro_rules! each_contract {
             #[must_use]
             pub fn only(self, contracts: &[Contract]) -> Self {
                 Self {
-                    $($field: if contracts.contains(&Contract::$contract) { self.$field } else { Slot::Absent },)*
+                    $($field: match contracts.contains(&Contract::$contract) {
+                        true => self.$field,
+                        false => Slot::Absent,
+                    },)*
                 }
             }
 

@@ -3,7 +3,7 @@
 use larder_kernel::check;
 use sha2::{Digest as _, Sha256};
 
-use larder_agents::hex::hex;
+use larder_agents::internal::hex;
 
 /// Returns the same 64 characters for the same texts. The length of each text is hashed before the text, so
 /// different lists cannot produce the same input.

@@ -42,7 +42,7 @@ async fn sessions_sizes_and_latency_are_measured_and_limits_alert() {
     let heard = alerts.clone();
     let world = World::new(&Backend::memory().await).await;
     let probe = world.probe();
-    let thresholds = SessionThresholds { active_sessions_max: 2, load_latency_ms_max: 100 };
+    let thresholds = SessionThresholds::default().with_active_sessions_max(2).with_load_latency_ms_max(100);
     let sessions = world
         .sessions_on(probe.clone())
         .with_thresholds(thresholds)
@@ -90,7 +90,7 @@ async fn sessions_sizes_and_latency_are_measured_and_limits_alert() {
 fn the_limits_are_the_documented_ones_and_are_checked() {
     let default = SessionThresholds::default();
     assert_eq!((default.active_sessions_max, default.load_latency_ms_max), (10_000, 100));
-    let wrong = SessionThresholds { active_sessions_max: 0, ..default };
+    let wrong = default.with_active_sessions_max(0);
     assert_eq!(wrong.check().unwrap_err().field(), Some("active_sessions_max"));
     let error = serde_json::from_str::<SessionThresholds>(r#"{"sessions": 1}"#).unwrap_err().to_string();
     assert!(error.contains("`sessions`"));

@@ -10,8 +10,8 @@ use larder_agents::session::{Inference, InferenceRequest, Sessions};
 use larder_agents::tokens::TokenCounter;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
-    HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest, MessageFilter, Namespace, Page,
-    PageRequest, Replaced, Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread,
+    HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest, MessageFilter, Namespace, OptionSet,
+    Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread,
     ThreadInfo, Ttl,
 };
 
@@ -127,6 +127,10 @@ impl Store for Probe {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

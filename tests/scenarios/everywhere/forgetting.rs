@@ -22,11 +22,7 @@ fn neuralyzer(bench: &Bench, config: &NeuralyzerConfig) -> Neuralyzer {
 }
 
 fn over(interactions: i64, keep: usize) -> NeuralyzerConfig {
-    NeuralyzerConfig {
-        interaction_threshold_qty: interactions,
-        interaction_keep: keep,
-        ..NeuralyzerConfig::default()
-    }
+    NeuralyzerConfig::default().with_interaction_threshold_qty(interactions).with_interaction_keep(keep)
 }
 
 /// Proves: ALQ-5
@@ -41,14 +37,7 @@ pub(crate) async fn old_interactions_are_erased_from_what_is_stored(backend: &Ba
     assert_eq!(strategy.compact(bench.window().await).await.unwrap(), bench.raw_window().await);
 
     bench.turns(5..6).await;
-    let summary = Summary {
-        up_to: Seq::new(2),
-        text: "old".into(),
-        tokens: 1,
-        messages: 2,
-        strategy: "s".into(),
-        covers: None,
-    };
+    let summary = Summary::new(Seq::new(2), "old").with_tokens(1).with_messages(2).with_strategy("s");
     bench.summaries().put(&bench.thread, None, &summary).await.unwrap();
     let mut given = bench.raw_window().await;
     given.messages.insert(0, WindowMessage::injected(ChatMessage::system("Be kind")));
@@ -59,7 +48,7 @@ pub(crate) async fn old_interactions_are_erased_from_what_is_stored(backend: &Ba
 }
 
 /// Proves: ALQ-5
-pub(crate) async fn as_it_stands_the_neuralyzer_never_erases(backend: &Backend) {
+pub(crate) async fn by_default_the_neuralyzer_never_erases(backend: &Backend) {
     let bench = Bench::new(backend).await;
     bench.turns(0..200).await;
     let strategy = neuralyzer(&bench, &NeuralyzerConfig::default());
@@ -76,7 +65,7 @@ pub(crate) async fn as_it_stands_the_neuralyzer_never_erases(backend: &Backend) 
 }
 
 /// Proves: ALQ-5
-pub(crate) async fn what_arrives_meanwhile_stays_and_a_thread_that_was_cleared_is_left_alone(
+pub(crate) async fn messages_that_arrive_during_a_compaction_stay_and_a_cleared_thread_does_not_change(
     backend: &Backend,
 ) {
     let bench = Bench::new(backend).await;
@@ -108,9 +97,9 @@ pub(crate) async fn tokens_erase_too_and_the_interaction_that_is_not_over_stays(
     }
     let total = 3 * 20 + 4;
     for (config, left) in [
-        (NeuralyzerConfig { interaction_threshold_tokens: total, ..NeuralyzerConfig::default() }, 8),
-        (NeuralyzerConfig { input_tokens_threshold: total, ..NeuralyzerConfig::default() }, 8),
-        (NeuralyzerConfig { interaction_threshold_tokens: total - 1, ..NeuralyzerConfig::default() }, 2),
+        (NeuralyzerConfig::default().with_interaction_threshold_tokens(total), 8),
+        (NeuralyzerConfig::default().with_input_tokens_threshold(total), 8),
+        (NeuralyzerConfig::default().with_interaction_threshold_tokens(total - 1), 2),
     ] {
         neuralyzer(&bench, &config).compact(bench.window().await).await.unwrap();
         assert_eq!(bench.raw_window().await.messages.len(), left);
@@ -123,7 +112,7 @@ pub(crate) async fn tokens_erase_too_and_the_interaction_that_is_not_over_stays(
 const SHORT: &str = r#"{"userMessage": "Which trip?", "aiMessage": "Oslo, booked."}"#;
 
 fn agent(bench: &Bench, model: &Arc<ScriptedModel>) -> CompactionAgent {
-    let config = CompactionAgentConfig { bytes_threshold: 600, timeout_ms: 3_000, ..Default::default() };
+    let config = CompactionAgentConfig::default().with_bytes_threshold(600).with_timeout_ms(3_000);
     CompactionAgent::new(bench.history.clone(), model.clone(), config).unwrap()
 }
 
@@ -171,7 +160,8 @@ pub(crate) async fn the_agent_reads_text_and_keeps_no_memory(backend: &Backend) 
     assert_eq!((system.role, question.role), (Role::System, Role::User));
     assert!(system.text.contains("userMessage") && system.text.contains("aiMessage"));
     assert!(system.text.contains("at most 1000 tokens"), "{}", system.text);
-    let tail = "\n\nUSER:\nBook it\n\nAI:\nNow\n\tTOOL_CALL_REQUEST: id=c1, name=book, args={\"to\":\"Oslo\"}\n\
+    let tail = "\n\nUSER:\nBook it\n\nAI:\nNow\n\tTOOL_CALL_REQUEST: id=c1, name=book, \
+                args={\"to\":\"Oslo\"}\n\
         \n\nTOOL_CALL_RESPONSE: id=c1\nseat 12\n\nAI:\nxxx";
     assert!(question.text.starts_with("\n\nUSER:\nm0 and") && question.text.contains(tail));
     assert!(!question.text.contains("hotel"));
@@ -223,7 +213,7 @@ pub(crate) async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleare
 }
 
 /// Proves: AKKA-8
-pub(crate) async fn an_answer_that_is_not_the_json_asked_for_changes_nothing(backend: &Backend) {
+pub(crate) async fn a_response_without_the_requested_json_changes_nothing(backend: &Backend) {
     let long = format!(r#"{{"userMessage": "a", "aiMessage": "{}"}}"#, "b".repeat(5_000));
     let fenced = format!("```json\n{SHORT}\n```");
     for (answer, good) in [
@@ -261,11 +251,7 @@ pub(crate) async fn of_a_large_thread_the_oldest_interactions_are_taken(backend:
     let bench = Bench::new(backend).await;
     bench.turns(0..1_200).await;
     let model = answers(SHORT);
-    let config = CompactionAgentConfig {
-        bytes_threshold: 600,
-        input_bytes_max: 100_000,
-        ..CompactionAgentConfig::default()
-    };
+    let config = CompactionAgentConfig::default().with_bytes_threshold(600).with_input_bytes_max(100_000);
     let agent = CompactionAgent::new(bench.history.clone(), model.clone(), config).unwrap();
     let mut rounds = 0;
     while agent.compact(&bench.thread).await.unwrap().is_some() {
@@ -293,7 +279,7 @@ pub(crate) async fn of_a_large_thread_the_oldest_interactions_are_taken(backend:
 }
 
 /// Proves: AKKA-5, AKKA-8
-pub(crate) async fn the_watch_compacts_when_an_answer_makes_the_thread_too_large(backend: &Backend) {
+pub(crate) async fn the_watch_compacts_when_a_response_makes_the_thread_too_large(backend: &Backend) {
     let bench = Bench::new(backend).await;
     let model = ScriptedModel::new(Duration::ZERO, |call, _| match call {
         0 => Err(Error::new(ErrorKind::Unavailable, "model", "away")),
@@ -316,6 +302,6 @@ pub(crate) async fn the_watch_compacts_when_an_answer_makes_the_thread_too_large
     assert_eq!(reports.lock().unwrap()[..2], [Err(ErrorKind::Unavailable), Ok(16)]);
     assert_eq!(bench.history.count_messages(&bench.thread).await.unwrap(), 2);
     watching.abort();
-    let config = CompactionAgentConfig { input_bytes_max: 0, ..CompactionAgentConfig::default() };
+    let config = CompactionAgentConfig::default().with_input_bytes_max(0);
     assert_eq!(config.check().unwrap_err().field(), Some("input_bytes_max"));
 }

@@ -22,16 +22,15 @@ pub(crate) fn maker(bench: &Bench, model: &Arc<ScriptedModel>, settings: Summary
 }
 
 fn summarization(bench: &Bench, model: &Arc<ScriptedModel>, settings: SummarySettings) -> Summarization {
-    let config = SummarizationConfig {
-        recent_token_budget: 40,
-        min_old_tokens: 40,
-        instructions: Some("Dates.".into()),
-    };
+    let config = SummarizationConfig::default()
+        .with_recent_token_budget(40)
+        .with_min_old_tokens(40)
+        .with_instructions("Dates.");
     Summarization::new(maker(bench, model, settings), config).unwrap()
 }
 
 fn failing() -> SummarySettings {
-    SummarySettings { on_failure: OnFailure::Fail, ..settings() }
+    settings().with_on_failure(OnFailure::Fail)
 }
 
 /// Proves: RAVI-9, RAVI-4
@@ -86,7 +85,7 @@ pub(crate) async fn two_summarizers_of_one_thread_ask_the_model_once(backend: &B
 
     // A caller that does not wait continues with the whole window.
     bench.turns(8..12).await;
-    let hasty = summarization(&bench, &model, SummarySettings { wait_ms: 0, ..settings() });
+    let hasty = summarization(&bench, &model, settings().with_wait_ms(0));
     let meanwhile = async {
         model.asked(2).await;
         hasty.compact(bench.window().await).await
@@ -109,7 +108,7 @@ pub(crate) async fn a_summarizer_that_went_away_costs_nothing_but_time(backend: 
 
     // A dropped summary releases its claim, so the next caller need not wait.
     let model = ScriptedModel::marks();
-    let hasty = SummarySettings { wait_ms: 0, ..failing() };
+    let hasty = failing().with_wait_ms(0);
     let hasty = summarization(&bench, &model, hasty);
     let soon = async {
         while seqs(&hasty.compact(bench.window().await).await.unwrap()) != [13, 14, 15, 16] {
@@ -121,7 +120,7 @@ pub(crate) async fn a_summarizer_that_went_away_costs_nothing_but_time(backend: 
     // The claim of a process that ended blocks the others until it expires.
     bench.turns(8..12).await;
     let crashed = bench.summaries().claim(&bench.thread, Duration::from_secs(60)).await.unwrap().unwrap();
-    let next = summarization(&bench, &model, SummarySettings { wait_ms: 300, ..failing() });
+    let next = summarization(&bench, &model, failing().with_wait_ms(300));
     let window = next.compact(bench.window().await).await.unwrap();
     assert_eq!((window, model.calls()), (bench.window().await, 1));
     bench.summaries().release(crashed).await.unwrap();
@@ -129,7 +128,7 @@ pub(crate) async fn a_summarizer_that_went_away_costs_nothing_but_time(backend: 
 }
 
 /// Proves: RAVI-9
-pub(crate) async fn a_summary_that_fails_leaves_the_window_whole(backend: &Backend) {
+pub(crate) async fn a_summary_that_fails_leaves_the_window_complete(backend: &Backend) {
     let cut_off =
         || ChatMessage::assistant("m0").with_metadata(Metadata::new().with("finish_reason", "length"));
     let called = || ChatMessage::assistant("m0").with_tool_call(ToolCall::new("1", "t", "{}"));
@@ -148,10 +147,10 @@ pub(crate) async fn a_summary_that_fails_leaves_the_window_whole(backend: &Backe
         let model = ScriptedModel::new(Duration::from_secs(latency), move |_, _| answer());
         let whole = bench.window().await;
         let soon = if latency > 0 { 500 } else { 10_000 };
-        let keep = summarization(&bench, &model, SummarySettings { timeout_ms: soon, ..settings() });
+        let keep = summarization(&bench, &model, settings().with_timeout_ms(soon));
         assert_eq!(keep.compact(whole.clone()).await.unwrap(), whole);
         assert_eq!(keep.maker().failures(), 1);
-        let failing = SummarySettings { timeout_ms: soon, ..failing() };
+        let failing = failing().with_timeout_ms(soon);
         let error = summarization(&bench, &model, failing).compact(whole.clone()).await.unwrap_err();
         assert_eq!((error.kind(), model.calls()), (kind, 2), "the claim was given back");
         assert!(bench.summaries().get(&bench.thread).await.unwrap().is_none());
@@ -183,7 +182,7 @@ pub(crate) async fn a_long_conversation_is_taken_in_by_parts_and_each_part_that_
         2 => Err(Error::new(ErrorKind::Unavailable, "model", "away")),
         _ => Ok(ChatMessage::assistant(marks_of(request))),
     });
-    let settings = SummarySettings { input_tokens_max: 100, ..settings() };
+    let settings = settings().with_input_tokens_max(100);
     let strategy = summarization(&bench, &model, settings);
     let window = strategy.compact(bench.window().await).await.unwrap();
     assert_eq!((model.calls(), strategy.maker().failures()), (3, 1));
@@ -199,7 +198,7 @@ pub(crate) async fn a_long_conversation_is_taken_in_by_parts_and_each_part_that_
 }
 
 /// Proves: ALQ-3, ALQ-4, ALQ-8
-pub(crate) async fn profiles_deserialize_as_they_stand(_: &Backend) {
+pub(crate) async fn profiles_deserialize_unchanged(_: &Backend) {
     let json = r#"{ "long_term_memory_id": "summarizer", "interaction_threshold_qty": 20,
         "interaction_threshold_tokens": 20000, "cod_max_loops": 5, "interaction_keep": 3,
         "instructions": "Focus on action items and decisions made.",
@@ -211,24 +210,18 @@ pub(crate) async fn profiles_deserialize_as_they_stand(_: &Backend) {
     assert_eq!((config.interaction_keep, config.cod_max_loops), (3, 5));
     assert!(serde_json::from_str::<LongTermMemory>(&json.replace("cod_max", "cod")).is_err());
     for (field, config) in [
-        ("cod_max_loops", SummarizerConfig { cod_max_loops: 0, ..SummarizerConfig::default() }),
-        ("cod_max_loops", SummarizerConfig { cod_max_loops: 21, ..SummarizerConfig::default() }),
-        (
-            "instructions",
-            SummarizerConfig { instructions: Some(String::new()), ..SummarizerConfig::default() },
-        ),
-        (
-            "interaction_threshold_qty",
-            SummarizerConfig { interaction_threshold_qty: -2, ..SummarizerConfig::default() },
-        ),
+        ("cod_max_loops", SummarizerConfig::default().with_cod_max_loops(0)),
+        ("cod_max_loops", SummarizerConfig::default().with_cod_max_loops(21)),
+        ("instructions", SummarizerConfig::default().with_instructions(String::new())),
+        ("interaction_threshold_qty", SummarizerConfig::default().with_interaction_threshold_qty(-2)),
     ] {
         assert_eq!(config.check().unwrap_err().field(), Some(field));
     }
     for (field, settings) in [
-        ("timeout_ms", SummarySettings { timeout_ms: 0, ..settings() }),
-        ("wait_ms", SummarySettings { wait_ms: u64::MAX, ..settings() }),
-        ("input_tokens_max", SummarySettings { input_tokens_max: 0, ..settings() }),
-        ("summary_tokens_max", SummarySettings { summary_tokens_max: 1, ..settings() }),
+        ("timeout_ms", settings().with_timeout_ms(0)),
+        ("wait_ms", settings().with_wait_ms(u64::MAX)),
+        ("input_tokens_max", settings().with_input_tokens_max(0)),
+        ("summary_tokens_max", settings().with_summary_tokens_max(1)),
     ] {
         assert_eq!(settings.check().unwrap_err().field(), Some(field));
     }
@@ -259,7 +252,7 @@ impl CompactionStrategy for LastTwo {
 }
 
 /// Proves: ALQ-6
-pub(crate) async fn long_term_memory_comes_first_and_its_summary_stays_before_what_short_term_memory_keeps(
+pub(crate) async fn long_term_memory_runs_first_and_its_summary_precedes_the_remaining_messages(
     backend: &Backend,
 ) {
     let (bench, model) = (Bench::new(backend).await, ScriptedModel::marks());
@@ -346,24 +339,20 @@ async fn summarize_at_random(backend: &Backend, seed: u64) -> u64 {
     });
     let (on_failure, input_tokens_max) =
         (if dice.roll(2) == 0 { OnFailure::Keep } else { OnFailure::Fail }, 16 + dice.roll(200));
-    let settings = SummarySettings { on_failure, input_tokens_max, ..settings() };
+    let settings = settings().with_on_failure(on_failure).with_input_tokens_max(input_tokens_max);
     let summaries =
         SummaryStore::new(Arc::new(Shaky::new(bench.key_value(), seed, 4 + dice.roll(40)))).unwrap();
     let maker = SummaryMaker::new(model, Arc::new(Words), summaries, settings).unwrap();
     let strategy: Arc<dyn CompactionStrategy> = if dice.roll(2) == 0 {
-        let config = SummarizationConfig {
-            recent_token_budget: dice.roll(60),
-            min_old_tokens: 1 + dice.roll(60),
-            instructions: None,
-        };
+        let config = SummarizationConfig::default()
+            .with_recent_token_budget(dice.roll(60))
+            .with_min_old_tokens(1 + dice.roll(60));
         Arc::new(Summarization::new(maker, config).unwrap())
     } else {
-        let config = SummarizerConfig {
-            interaction_threshold_qty: i64::try_from(dice.roll(4)).unwrap(),
-            interaction_keep: usize::try_from(dice.roll(3)).unwrap(),
-            cod_max_loops: 1 + u32::try_from(dice.roll(3)).unwrap(),
-            ..SummarizerConfig::default()
-        };
+        let config = SummarizerConfig::default()
+            .with_interaction_threshold_qty(i64::try_from(dice.roll(4)).unwrap())
+            .with_interaction_keep(usize::try_from(dice.roll(3)).unwrap())
+            .with_cod_max_loops(1 + u32::try_from(dice.roll(3)).unwrap());
         Arc::new(Summarizer::new(maker, config).unwrap())
     };
     let (mut mark, mut shortened) = (0, 0);

@@ -41,9 +41,8 @@ pub(crate) async fn the_summarizer_waits_for_its_threshold_and_makes_its_summary
     let collection = CollectionName::new("session-summaries").unwrap();
     let maker = maker(&bench, &model, settings())
         .with_knowledge_base(KnowledgeBase::new(vectors.clone(), collection.clone()));
-    let knowledge_base =
-        Some(KnowledgeBaseConfig { collection_id: collection.clone(), search_mode: SearchMode::Always });
-    let config = SummarizerConfig { interaction_keep: 3, knowledge_base, ..SummarizerConfig::default() };
+    let knowledge_base = Some(KnowledgeBaseConfig::new(collection.clone(), SearchMode::Always));
+    let config = SummarizerConfig::default().with_interaction_keep(3).with_knowledge_base(knowledge_base);
     let strategy = Summarizer::new(maker, config).unwrap();
 
     bench.turns(0..20).await;
@@ -61,7 +60,7 @@ pub(crate) async fn the_summarizer_waits_for_its_threshold_and_makes_its_summary
 }
 
 /// Proves: ALQ-4
-pub(crate) async fn a_pass_that_fails_ends_the_passes_and_a_question_without_answer_stays(backend: &Backend) {
+pub(crate) async fn a_failed_pass_ends_the_passes_and_an_open_question_stays(backend: &Backend) {
     let bench = Bench::new(backend).await;
     bench.turns(0..3).await;
     bench.history.append(&bench.thread, ChatMessage::user("m6 what now")).await.unwrap();
@@ -69,7 +68,7 @@ pub(crate) async fn a_pass_that_fails_ends_the_passes_and_a_question_without_ans
         0 | 1 => Ok(ChatMessage::assistant(format!("pass{call},{}", marks_of(request)))),
         _ => Err(Error::new(ErrorKind::Unavailable, "model", "away")),
     });
-    let config = SummarizerConfig { interaction_threshold_qty: 3, ..SummarizerConfig::default() };
+    let config = SummarizerConfig::default().with_interaction_threshold_qty(3);
     let strategy = Summarizer::new(maker(&bench, &model, settings()), config).unwrap();
     let window = strategy.compact(bench.window().await).await.unwrap();
     assert_eq!((seqs(&window), model.calls()), (vec![7], 3));
@@ -96,13 +95,11 @@ pub(crate) async fn tools_that_end_as_named_start_the_summarizer(backend: &Backe
             bench.history.append(&bench.thread, message).await.unwrap();
         }
         let named = |name: &str| if name.is_empty() { vec![] } else { vec![name.to_owned()] };
-        let config = SummarizerConfig {
-            on_tools_success_threshold: named(success),
-            on_tools_error_threshold: named(error),
-            interaction_keep: 1,
-            cod_max_loops: 1,
-            ..SummarizerConfig::default()
-        };
+        let config = SummarizerConfig::default()
+            .with_on_tools_success_threshold(named(success))
+            .with_on_tools_error_threshold(named(error))
+            .with_interaction_keep(1)
+            .with_cod_max_loops(1);
         let strategy = Summarizer::new(maker(&bench, &model, settings()), config).unwrap();
         let window = strategy.compact(bench.window().await).await.unwrap();
         assert_eq!(seqs(&window) == [9, 10, 11, 12], fires);

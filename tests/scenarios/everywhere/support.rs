@@ -14,7 +14,8 @@ use larder_agents::tokens::TokenCounter;
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
     Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, LanguageModel,
-    LanguageModelRequest, Namespace, Origin, Page, PageRequest, Result, Revision, Store, Thread, Window,
+    LanguageModelRequest, Namespace, OptionSet, Origin, Page, PageRequest, Result, Revision, Store, Thread,
+    Window,
 };
 
 use crate::test_backend::{Room, TestBackend as Backend};
@@ -149,7 +150,7 @@ impl Bench {
     /// Returns every stored message.
     pub async fn raw_window(&self) -> Window {
         let messages = self.history.all_messages(&self.thread).await.unwrap();
-        Window { thread: Some(self.thread.clone()), messages: messages.into_iter().map(Into::into).collect() }
+        Window::new(messages.into_iter().map(Into::into).collect()).with_thread(self.thread.clone())
     }
 
     /// Returns the stored summary and every stored message after it.
@@ -181,12 +182,7 @@ pub fn summary_text(window: &Window) -> Option<String> {
 }
 
 pub fn settings() -> SummarySettings {
-    SummarySettings {
-        timeout_ms: 10_000,
-        wait_ms: 20_000,
-        summary_tokens_max: 1_000,
-        ..SummarySettings::default()
-    }
+    SummarySettings::default().with_timeout_ms(10_000).with_wait_ms(20_000).with_summary_tokens_max(1_000)
 }
 
 /// Summaries on a store that sometimes fails, before or after its write.
@@ -224,6 +220,10 @@ impl Store for Shaky {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

@@ -52,7 +52,7 @@ fn tool_result_truncation() {
         }
         // The result for a message is the same alone and among others.
         for (message, kept) in input.messages.iter().zip(&output.messages) {
-            let alone = Window { thread: None, messages: vec![message.clone()] };
+            let alone = Window::new(vec![message.clone()]);
             let same = compact(&strategy, &alone).messages[0] == *kept;
             ensure(same, || "looked beyond the message".to_owned())?;
         }
@@ -73,7 +73,7 @@ fn selective_tool_call() {
             let calls = window.messages.iter().filter(|message| !message.message.tool_calls.is_empty());
             calls.map(|message| message.origin).collect()
         };
-        let paired = Window { thread: None, messages: pair_tool_calls(input.messages.clone()) };
+        let paired = Window::new(pair_tool_calls(input.messages.clone()));
         let mut groups = calling(&paired);
         let newest = groups.split_off(groups.len().saturating_sub(max));
         ensure(calling(&output) == newest, || "not the newest groups".to_owned())?;
@@ -144,7 +144,7 @@ fn max_tokens() {
             // The longest run of newest messages within the budget that begins with a human turn or at the
             // start of the thread.
             let fits = |start: usize| {
-                let newest = Window { thread: None, messages: input.messages[start..].to_vec() };
+                let newest = Window::new(input.messages[start..].to_vec());
                 tokens(&newest) <= budget
             };
             let begins = |start: usize| {
@@ -179,7 +179,7 @@ fn any_strategy(random: &mut transcript::Random) -> Arc<dyn CompactionStrategy> 
 #[test]
 fn pipelines() {
     for_each_transcript(Property::Pipelines, |random, input| {
-        let input = Window { thread: None, messages: pair_tool_calls(input.messages.clone()) };
+        let input = Window::new(pair_tool_calls(input.messages.clone()));
         let pipeline: Pipeline = (0..random.below(4)).map(|_| any_strategy(random)).collect();
         let output = keeps_the_rules(&pipeline, &input)?;
         pairs_are_whole(&input, &output)?;
@@ -204,7 +204,7 @@ fn pipelines() {
 #[test]
 fn token_budget_composed() {
     for_each_transcript(Property::TokenBudgetComposed, |random, input| {
-        let input = Window { thread: None, messages: pair_tool_calls(input.messages.clone()) };
+        let input = Window::new(pair_tool_calls(input.messages.clone()));
         let budget = 1 + u64::try_from(random.below(300)).unwrap();
         let steps: Pipeline = (0..random.below(4)).map(|_| any_strategy(random)).collect();
         let strategy = TokenBudgetComposed::new(budget, Arc::new(Chars), steps).unwrap();

@@ -49,7 +49,11 @@ fn text(random: &mut Random) -> String {
 /// Returns an id: sometimes a reused one, sometimes a new one.
 fn id(random: &mut Random, fresh: &mut u32) -> String {
     *fresh += 1;
-    if random.one_in(4) { ["a", "b"][random.below(2)].to_owned() } else { format!("id-{fresh}") }
+    if random.one_in(4) {
+        ["a", "b", "a-2", "", "b:0"][random.below(5)].to_owned()
+    } else {
+        format!("id-{fresh}")
+    }
 }
 
 fn call(random: &mut Random, open: &mut Vec<String>, fresh: &mut u32) -> ChatMessage {
@@ -72,11 +76,12 @@ fn results(random: &mut Random, open: &mut Vec<String>) -> Vec<ToolResult> {
                 let place = random.below(waiting);
                 if random.one_in(10) { open[place].clone() } else { open.swap_remove(place) }
             }
-            _ => ["a", "nobody's"][random.below(2)].to_owned(),
+            // A call that has a result, that comes later, or that is none.
+            _ => ["a", "b", "", "id-3", "id-5", "nobody's"][random.below(6)].to_owned(),
         };
         let content = text(random);
         let is_error = random.one_in(5);
-        results.push(ToolResult { call_id: id, content, is_error });
+        results.push(ToolResult::new(id, content).with_is_error(is_error));
     }
     results
 }
@@ -115,13 +120,13 @@ pub(super) fn transcript(random: &mut Random) -> Window {
         .map(|place| {
             let seq = Seq::new(10 + i64::try_from(place).unwrap());
             let message = Arc::new(message(random, &mut open, &mut fresh));
-            WindowMessage { origin: Origin::Stored(seq), message }
+            WindowMessage::new(Origin::Stored(seq), message)
         })
         .collect();
     if random.one_in(8) {
         messages.insert(0, WindowMessage::summary(Seq::new(9), ChatMessage::system(text(random))));
     }
-    Window { thread: None, messages }
+    Window::new(messages)
 }
 
 /// Formats a transcript for a failure message.

@@ -20,7 +20,12 @@ use larder_kernel::{
 use super::ring::{KeyRing, PIECE_SEAL_BYTES, PIECES_HEADER_BYTES, Place, corrupt};
 use super::{Sealed, shared};
 
-shared!(BlobStore, BlobPresignGet, BlobPresignPut);
+shared!(
+    BlobStore,
+    [BlobContentType, BlobMetadata, BlobRange, PresignContentType],
+    BlobPresignGet,
+    BlobPresignPut
+);
 
 const GET: &str = "blobs.get";
 const PUT: &str = "blobs.put";
@@ -42,9 +47,9 @@ fn pieces_of(clear: u64) -> u64 {
     clear.div_ceil(size(PIECE)).max(1)
 }
 
-fn cleared(operation: &'static str, info: BlobInfo) -> Result<BlobInfo> {
-    let clear = clear_size(info.size).ok_or_else(|| corrupt(operation))?;
-    Ok(BlobInfo { size: clear, ..info })
+fn cleared(operation: &'static str, mut info: BlobInfo) -> Result<BlobInfo> {
+    info.size = clear_size(info.size).ok_or_else(|| corrupt(operation))?;
+    Ok(info)
 }
 
 /// Encrypts a body piece by piece. Only the end of the body shows which piece is the last, so a full piece is
@@ -68,7 +73,7 @@ impl Sealing {
         self.ring.resume(PUT, &self.header)?.seal(PUT, &self.place, self.number, last, &mut piece)?;
         into.extend_from_slice(&piece);
         self.number = self.number.checked_add(1).ok_or_else(|| {
-            Error::new(ErrorKind::ResourceExhausted, PUT, "the blob has more pieces than can be sealed")
+            Error::new(ErrorKind::ResourceExhausted, PUT, "the blob is too large to encrypt; split it")
         })?;
         Ok(())
     }
@@ -99,7 +104,8 @@ fn sealed_body(ring: &KeyRing, place: Place, body: BlobBody) -> Result<BlobBody>
             let (pieces, end) = (sealing.take(&bytes)?, sealing.end()?);
             Ok(Bytes::from([&header[..], &pieces, &end].concat()).into())
         }
-        BlobBody::Stream(pieces) => {
+        body => {
+            let pieces = body.into_stream();
             let sealed = futures_util::stream::try_unfold(Some((sealing, pieces)), |state| async move {
                 let Some((mut sealing, mut pieces)) = state else { return Ok(None) };
                 match pieces.try_next().await? {
@@ -212,7 +218,7 @@ impl Sealed<dyn BlobStore> {
         let range = 0..info.size;
         let mut opening = self.opening(key, header, pieces, &range, info.size);
         opening.held = held;
-        Ok(BlobRead { info, range, bytes: opening.stream() })
+        Ok(BlobRead::new(info, range, opening.stream()))
     }
 
     /// Reads a range. Returns `None` if the blob changed between the two requests.
@@ -235,7 +241,7 @@ impl Sealed<dyn BlobStore> {
             return Ok(None);
         }
         let opening = self.opening(key, header, read.bytes, &range, info.size);
-        Ok(Some(BlobRead { info, range, bytes: opening.stream() }))
+        Ok(Some(BlobRead::new(info, range, opening.stream())))
     }
 }
 
@@ -256,7 +262,7 @@ impl BlobStore for Sealed<dyn BlobStore> {
                 return Ok(read);
             }
         }
-        let message = "the blob changes faster than it can be read";
+        let message = "the blob changed during every attempt to read it; try again later";
         Err(Error::new(ErrorKind::Unavailable, GET, message).with_outcome(Outcome::NotApplied))
     }
 
@@ -266,9 +272,9 @@ impl BlobStore for Sealed<dyn BlobStore> {
 
     async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
         let entries = self.inner.list(prefix, after).await?;
-        let open = |entry: BlobEntry| {
-            let clear = clear_size(entry.size).ok_or_else(|| corrupt("blobs.list"))?;
-            Ok(BlobEntry { size: clear, ..entry })
+        let open = |mut entry: BlobEntry| {
+            entry.size = clear_size(entry.size).ok_or_else(|| corrupt("blobs.list"))?;
+            Ok(entry)
         };
         Ok(entries.and_then(move |entry| std::future::ready(open(entry))).boxed())
     }
@@ -279,11 +285,8 @@ impl BlobStore for Sealed<dyn BlobStore> {
         let here = |error: Error| error.in_operation(COPY);
         for _ in 0..ATTEMPTS {
             let BlobRead { info, bytes, .. } = self.get_whole(source).await.map_err(here)?;
-            let options = BlobPutOptions {
-                content_type: info.content_type,
-                metadata: info.metadata,
-                ..BlobPutOptions::default()
-            };
+            let mut options = BlobPutOptions::default().with_all_metadata(info.metadata);
+            options.content_type = info.content_type;
             let copied = self.put(target, BlobBody::Stream(bytes), options).await.map_err(here)?;
             // If the source changed during the copy, it is copied again, so that the copy matches the source
             // at its end.
@@ -295,7 +298,11 @@ impl BlobStore for Sealed<dyn BlobStore> {
                 return Ok(copied);
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, COPY, "the source changes faster than it can be copied"))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            COPY,
+            "the source changed during every attempt to copy it; try again later",
+        ))
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {

@@ -14,7 +14,20 @@ use larder_kernel::{
 use super::ring::{Place, corrupt};
 use super::{Sealed, shared};
 
-shared!(GraphStore, Cypher);
+shared!(
+    GraphStore,
+    [
+        NeighborsDirection,
+        NeighborsTypes,
+        EntitiesType,
+        EntitiesFilter,
+        RelationshipsType,
+        RelationshipsSource,
+        RelationshipsTarget,
+        RelationshipsFilter
+    ],
+    Cypher
+);
 
 /// The only property that the inner store receives.
 const SEALED: &str = "sealed";
@@ -48,13 +61,13 @@ impl Sealed<dyn GraphStore> {
 
     fn open_entity(&self, operation: &'static str, entity: Entity) -> Result<Entity> {
         let properties = self.open(operation, &self.entity_place(&entity), &entity.properties)?;
-        Ok(Entity { properties, ..entity })
+        Ok(entity.with_properties(properties))
     }
 
     fn open_relationship(&self, operation: &'static str, relationship: Relationship) -> Result<Relationship> {
         let place = self.relationship_place(&relationship);
         let properties = self.open(operation, &place, &relationship.properties)?;
-        Ok(Relationship { properties, ..relationship })
+        Ok(relationship.with_properties(properties))
     }
 }
 
@@ -63,9 +76,9 @@ impl Sealed<dyn GraphStore> {
 macro_rules! filtered {
     ($store:ident, $find:ident, $open:ident, $operation:expr, $query:ident, $page:ident) => {{
         let Some(filter) = &$query.filter else {
-            let Page { items, next } = $store.inner.$find($query, $page).await?;
+            let Page { items, next, .. } = $store.inner.$find($query, $page).await?;
             let open = |item| $store.$open($operation, item);
-            return Ok(Page { items: items.into_iter().map(open).collect::<Result<_>>()?, next });
+            return Ok(Page::new(items.into_iter().map(open).collect::<Result<_>>()?, next));
         };
         let mut behind = $query.clone();
         behind.filter = None;
@@ -74,8 +87,8 @@ macro_rules! filtered {
             return Ok(Page::empty());
         }
         loop {
-            let step = PageRequest { after, limit: STEP.min(PAGE_ITEMS_MAX) };
-            let Page { items, next } = $store.inner.$find(&behind, step).await?;
+            let step = PageRequest::first(STEP.min(PAGE_ITEMS_MAX)).with_after(after);
+            let Page { items, next, .. } = $store.inner.$find(&behind, step).await?;
             for item in items {
                 let item = $store.$open($operation, item)?;
                 if filter.matches(&item.properties) {
@@ -98,7 +111,7 @@ impl GraphStore for Sealed<dyn GraphStore> {
         let seal = |entity: Entity| {
             let properties =
                 self.seal("graph.upsert_entities", &self.entity_place(&entity), &entity.properties)?;
-            Ok(Entity { properties, ..entity })
+            Ok(entity.with_properties(properties))
         };
         self.inner.upsert_entities(entities.into_iter().map(seal).collect::<Result<_>>()?).await
     }
@@ -108,7 +121,7 @@ impl GraphStore for Sealed<dyn GraphStore> {
         let seal = |relationship: Relationship| {
             let place = self.relationship_place(&relationship);
             let properties = self.seal("graph.upsert_relationships", &place, &relationship.properties)?;
-            Ok(Relationship { properties, ..relationship })
+            Ok(relationship.with_properties(properties))
         };
         self.inner.upsert_relationships(relationships.into_iter().map(seal).collect::<Result<_>>()?).await
     }
@@ -130,14 +143,14 @@ impl GraphStore for Sealed<dyn GraphStore> {
 
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {
         const OPERATION: &str = "graph.neighbors";
-        let SubGraph { entities, relationships } = self.inner.neighbors(entity, query).await?;
+        let SubGraph { entities, relationships, .. } = self.inner.neighbors(entity, query).await?;
         let reached =
-            |Reached { entity, hops }| Ok(Reached { entity: self.open_entity(OPERATION, entity)?, hops });
+            |Reached { entity, hops, .. }| Ok(Reached::new(self.open_entity(OPERATION, entity)?, hops));
         let open = |relationship| self.open_relationship(OPERATION, relationship);
-        Ok(SubGraph {
-            entities: entities.into_iter().map(reached).collect::<Result<_>>()?,
-            relationships: relationships.into_iter().map(open).collect::<Result<_>>()?,
-        })
+        Ok(SubGraph::new(
+            entities.into_iter().map(reached).collect::<Result<_>>()?,
+            relationships.into_iter().map(open).collect::<Result<_>>()?,
+        ))
     }
 
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {

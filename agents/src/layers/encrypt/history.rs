@@ -21,9 +21,9 @@ use larder_kernel::{
 use super::ring::{KeyRing, Nonce, Place, corrupt};
 use super::text::{base64, bytes_in, from_base64, pack, packed_in, read, unpack, written};
 use super::{Sealed, shared};
-use crate::storage::offload;
+use crate::internal::offload;
 
-shared!(HistoryProvider);
+shared!(HistoryProvider, [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles]);
 
 /// The size of the ciphertext's length, in bytes.
 const LENGTH_BYTES: usize = 4;
@@ -74,7 +74,7 @@ fn sealed(
     text.extend(std::iter::repeat_n(' ', measure.saturating_sub(text.len())));
     let role = if second.is_empty() { None } else { Some(AgentRole::new(base64(second))?) };
     let mut sealed = ChatMessage::new(Role::User, text).with_created_at(created_at);
-    sealed.author = Some(Author { agent: AgentId::new(base64(first))?, role });
+    sealed.author = Some(Author::new(AgentId::new(base64(first))?).with_role(role));
     sealed.run = run;
     Ok(sealed)
 }
@@ -142,7 +142,7 @@ fn opened_stored(
     stored: &StoredMessage,
 ) -> Result<StoredMessage> {
     let message = opened(ring, operation, namespace, &stored.message)?;
-    Ok(StoredMessage { seq: stored.seq, message: Arc::new(message) })
+    Ok(StoredMessage::new(stored.seq, Arc::new(message)))
 }
 
 impl Sealed<dyn HistoryProvider> {
@@ -251,10 +251,10 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         self.inner.fork(source, target, up_to).await
     }
 
-    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+    async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        let messages = self.seal("history.replace", 0, replacement.messages, None).await?;
-        self.inner.replace(thread, Replacement { messages, ..replacement }).await
+        replacement.messages = self.seal("history.replace", 0, replacement.messages, None).await?;
+        self.inner.replace(thread, replacement).await
     }
 
     async fn list_threads(
@@ -286,7 +286,7 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
                 }
                 other => other,
             };
-            Ok(HistoryEvent { seq: event.seq, kind })
+            Ok(HistoryEvent::new(event.seq, kind))
         };
         Ok(events.and_then(move |event| std::future::ready(open(event))).boxed())
     }

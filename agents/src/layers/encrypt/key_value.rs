@@ -12,9 +12,9 @@ use larder_kernel::{
 
 use super::ring::{KeyRing, Nonce, Place};
 use super::{Sealed, shared};
-use crate::storage::offload;
+use crate::internal::offload;
 
-shared!(KeyValueStore);
+shared!(KeyValueStore, [ValueCondition, ValueTtl]);
 
 fn place(namespace: &Namespace, bucket: &BucketName, key: &Key) -> Place {
     Place::new("kv", namespace.as_str()).at(bucket.as_str()).at(key.as_str())
@@ -43,12 +43,12 @@ impl KeyValueStore for Sealed<dyn KeyValueStore> {
     }
 
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
-        let Some(entry) = self.inner.get(bucket, key).await? else { return Ok(None) };
+        let Some(mut entry) = self.inner.get(bucket, key).await? else { return Ok(None) };
         let place = place(self.namespace(), bucket, key);
         let (ring, sealed) = (self.ring.clone(), entry.value.clone());
         let open = move || opened(&ring, "key_value.get", &place, &sealed);
-        let value = offload::run("key_value.get", entry.value.len(), open).await?;
-        Ok(Some(KeyValueEntry { value, ..entry }))
+        entry.value = offload::run("key_value.get", entry.value.len(), open).await?;
+        Ok(Some(entry))
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
@@ -71,11 +71,11 @@ impl KeyValueStore for Sealed<dyn KeyValueStore> {
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         let events = self.inner.watch(bucket, prefix, after).await?;
         let (ring, namespace, bucket) = (self.ring.clone(), self.namespace().clone(), bucket.clone());
-        let open = move |event: KeyValueEvent| {
-            let KeyValueEventKind::Put { value, expires_at } = event.kind else { return Ok(event) };
+        let open = move |mut event: KeyValueEvent| {
+            let KeyValueEventKind::Put { value, .. } = &mut event.kind else { return Ok(event) };
             let place = place(&namespace, &bucket, &event.key);
-            let value = opened(&ring, "key_value.watch", &place, &value)?;
-            Ok(KeyValueEvent { kind: KeyValueEventKind::Put { value, expires_at }, ..event })
+            *value = opened(&ring, "key_value.watch", &place, value)?;
+            Ok(event)
         };
         Ok(events.and_then(move |event| std::future::ready(open(event))).boxed())
     }

@@ -15,7 +15,19 @@ use serde::{Deserialize, Serialize};
 use super::ring::{Place, corrupt};
 use super::{Sealed, shared};
 
-shared!(TaskStore);
+shared!(
+    TaskStore,
+    [
+        BoardLabel,
+        BoardParent,
+        TaskDescription,
+        TaskMetadata,
+        TasksStatuses,
+        TransitionExpected,
+        TransitionToken,
+        TransitionResult
+    ]
+);
 
 /// The title that the inner store receives.
 const SEALED: &str = "sealed";
@@ -44,34 +56,36 @@ impl Sealed<dyn TaskStore> {
         tasks.into_iter().map(seal).collect()
     }
 
-    fn open(&self, operation: &'static str, board: &BoardId, task: Task) -> Result<Task> {
+    fn open(&self, operation: &'static str, board: &BoardId, mut task: Task) -> Result<Task> {
         let place = self.place(board, "task").at(task.id.as_str());
         let sealed = task.description.as_deref().ok_or_else(|| corrupt(operation))?;
         let Said { title, description, metadata } = self.ring.open_text(operation, &place, sealed)?;
         let place = self.place(board, "result").at(task.id.as_str());
-        let result = task.result.map(|sealed| self.ring.open_text(operation, &place, &sealed)).transpose()?;
-        Ok(Task { title, description, metadata, result, ..task })
+        task.result =
+            task.result.map(|sealed| self.ring.open_text(operation, &place, &sealed)).transpose()?;
+        (task.title, task.description, task.metadata) = (title, description, metadata);
+        Ok(task)
     }
 
-    fn open_board(&self, operation: &'static str, board: Board) -> Result<Board> {
+    fn open_board(&self, operation: &'static str, mut board: Board) -> Result<Board> {
         let place = self.place(&board.id, "label");
         let open = |sealed: String| self.ring.open_text(operation, &place, &sealed);
-        let label = board.label.map(open).transpose()?;
-        Ok(Board { label, ..board })
+        board.label = board.label.map(open).transpose()?;
+        Ok(board)
     }
 }
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl TaskStore for Sealed<dyn TaskStore> {
-    async fn create_task_list(&self, board: &BoardId, new: NewBoard) -> Result<Board> {
+    async fn create_task_list(&self, board: &BoardId, mut new: NewBoard) -> Result<Board> {
         const OPERATION: &str = "tasks.create_task_list";
         new.check()?;
         let place = self.place(board, "label");
         let seal = |label: String| self.ring.seal_text(OPERATION, &place, &label, TASK_TITLE_BYTES_MAX);
-        let label = new.label.map(seal).transpose()?;
-        let tasks = self.seal(OPERATION, board, new.tasks)?;
-        let made = self.inner.create_task_list(board, NewBoard { label, parent: new.parent, tasks }).await?;
+        new.label = new.label.map(seal).transpose()?;
+        new.tasks = self.seal(OPERATION, board, new.tasks)?;
+        let made = self.inner.create_task_list(board, new).await?;
         self.open_board(OPERATION, made)
     }
 
@@ -98,9 +112,9 @@ impl TaskStore for Sealed<dyn TaskStore> {
         query: &TaskQuery,
         page: PageRequest<TaskPosition>,
     ) -> Result<Page<Task, TaskPosition>> {
-        let Page { items, next } = self.inner.list_tasks(board, query, page).await?;
+        let Page { items, next, .. } = self.inner.list_tasks(board, query, page).await?;
         let open = |task| self.open("tasks.list_tasks", board, task);
-        Ok(Page { items: items.into_iter().map(open).collect::<Result<_>>()?, next })
+        Ok(Page::new(items.into_iter().map(open).collect::<Result<_>>()?, next))
     }
 
     async fn list_boards(
@@ -108,18 +122,18 @@ impl TaskStore for Sealed<dyn TaskStore> {
         conversation: Option<&ConversationId>,
         page: PageRequest<BoardId>,
     ) -> Result<Page<Board, BoardId>> {
-        let Page { items, next } = self.inner.list_boards(conversation, page).await?;
+        let Page { items, next, .. } = self.inner.list_boards(conversation, page).await?;
         let open = |board| self.open_board("tasks.list_boards", board);
-        Ok(Page { items: items.into_iter().map(open).collect::<Result<_>>()?, next })
+        Ok(Page::new(items.into_iter().map(open).collect::<Result<_>>()?, next))
     }
 
-    async fn update_status(&self, board: &BoardId, task: &TaskId, step: Transition) -> Result<Task> {
+    async fn update_status(&self, board: &BoardId, task: &TaskId, mut step: Transition) -> Result<Task> {
         const OPERATION: &str = "tasks.update_status";
         check_task_text(&step)?;
         let place = self.place(board, "result").at(task.as_str());
         let seal = |result: String| self.ring.seal_text(OPERATION, &place, &result, TASK_TEXT_BYTES_MAX);
-        let result = step.result.map(seal).transpose()?;
-        let moved = self.inner.update_status(board, task, Transition { result, ..step }).await?;
+        step.result = step.result.map(seal).transpose()?;
+        let moved = self.inner.update_status(board, task, step).await?;
         self.open(OPERATION, board, moved)
     }
 
@@ -146,10 +160,10 @@ impl TaskStore for Sealed<dyn TaskStore> {
     }
 
     async fn claim(&self, board: &BoardId, worker: &WorkerId, lease: Duration) -> Result<Option<Claim>> {
-        let Some(Claim { task, token }) = self.inner.claim(board, worker, lease).await? else {
+        let Some(Claim { task, token, .. }) = self.inner.claim(board, worker, lease).await? else {
             return Ok(None);
         };
-        Ok(Some(Claim { task: self.open("tasks.claim", board, task)?, token }))
+        Ok(Some(Claim::new(self.open("tasks.claim", board, task)?, token)))
     }
 
     async fn renew_lease(

@@ -10,9 +10,9 @@ use larder_kernel::{
 
 use super::ring::{KeyRing, Place};
 use super::{Sealed, shared};
-use crate::storage::offload;
+use crate::internal::offload;
 
-shared!(VectorStore);
+shared!(VectorStore, [SearchFilter, SearchScoreMin]);
 
 /// The cost of a document apart from its bytes, in the steps of [`offload`].
 const STEPS: usize = 4 * 1024;
@@ -133,8 +133,8 @@ impl VectorStore for Sealed<dyn VectorStore> {
         collection: &CollectionName,
         page: PageRequest<DocumentId>,
     ) -> Result<Page<Document, DocumentId>> {
-        let Page { items, next } = self.inner.list(collection, page).await?;
-        Ok(Page { items: self.open("vectors.list", collection, items).await?, next })
+        let Page { items, next, .. } = self.inner.list(collection, page).await?;
+        Ok(Page::new(self.open("vectors.list", collection, items).await?, next))
     }
 
     async fn list_collections(

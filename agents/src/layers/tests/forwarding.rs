@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use larder_kernel::{
     BlobKey, BlobStoreExt, Capabilities, Capability, Contract, CypherCapable, CypherRow, DeletedEntity,
     Durability, Entity, EntityId, EntityQuery, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
-    SubGraph, UpsertReport,
+    NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result,
+    Store, SubGraph, UpsertReport,
 };
 
 use super::super::{BlobCacheLayer, Layer, Layers, RetryLayer, Tenant};
@@ -43,7 +43,7 @@ fn sources(contract: Contract) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn every_method_of_every_contract_stands_in_every_implementation() {
+fn every_implementation_has_every_method_of_every_contract() {
     for &contract in Contract::ALL {
         for (file, source) in sources(contract) {
             for method in methods(contract) {
@@ -73,6 +73,10 @@ impl Store for Speaking {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None).with(Capability::Cypher)
+    }
+
+    fn options(&self) -> OptionSet {
+        self.0.options()
     }
 
     async fn erase(&self) -> Result<()> {
@@ -147,7 +151,7 @@ fn keeps_its_word(graph: &dyn GraphStore) -> bool {
 }
 
 #[tokio::test]
-async fn cypher_is_there_behind_every_layer_that_does_not_hide_it() {
+async fn cypher_works_through_every_layer_that_does_not_hide_it() {
     let speaking = || Arc::new(Speaking(InMemoryGraphStore::new()));
     let namespace = speaking().namespace().clone();
     let tenant = Tenant::new("t").unwrap().enter(&namespace).unwrap();
@@ -187,6 +191,10 @@ impl Store for Forgetful {
         self.0.capabilities()
     }
 
+    fn options(&self) -> OptionSet {
+        self.0.options()
+    }
+
     async fn erase(&self) -> Result<()> {
         self.0.erase().await
     }
@@ -201,7 +209,7 @@ fn a_layer_that_forgets_a_method_is_caught() {
 }
 
 #[tokio::test]
-async fn a_tenants_layer_refuses_a_store_of_another_namespace() {
+async fn a_tenant_layer_refuses_a_store_of_another_namespace() {
     let layer = Tenant::new("acme").unwrap().enter(&Namespace::new("prod").unwrap()).unwrap();
     let foreign = layer.blobs(Arc::new(InMemoryBlobStore::new()));
     let key = BlobKey::new("k").unwrap();

@@ -289,9 +289,18 @@ pub(super) fn interaction(random: &mut Random, mark: &mut usize) -> Vec<ChatMess
     let mut messages = vec![ChatMessage::user(said(random))];
     for call in 0..random.below(5).saturating_sub(2) {
         let id = format!("c{call}");
-        messages.push(ChatMessage::assistant(said(random)).with_tool_call(ToolCall::new(&id, "look", "{}")));
+        let ask = ChatMessage::assistant(said(random)).with_tool_call(ToolCall::new(&id, "look", "{}"));
         let result = if random.one_in(3) { ToolResult::error } else { ToolResult::new };
-        messages.push(ChatMessage::tool([result(&id, said(random))]));
+        let mut answer = |random: &mut Random| ChatMessage::tool([result(&id, said(random))]);
+        // Ids repeat in each interaction. Some tools are interrupted, or answer early, late or twice.
+        let answers = match random.below(10) {
+            0 => vec![ask],
+            1 => vec![answer(random), ask],
+            2 => vec![ask, answer(random), answer(random)],
+            3 => vec![ask, ChatMessage::user("word"), answer(random)],
+            _ => vec![ask, answer(random)],
+        };
+        messages.extend(answers);
     }
     messages.push(ChatMessage::assistant(said(random)));
     if random.one_in(3) {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use larder_kernel::{
     AppendOptions, BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider,
     HistoryProviderExt, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore,
-    Namespace, Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store,
+    Namespace, OptionSet, Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store,
 };
 
 use super::case::Step;
@@ -55,7 +55,7 @@ async fn turn(sessions: &Sessions, id: &SessionId, persistence: Persistence) -> 
 
 /// Proves: ALQ-1, ALQ-7
 #[tokio::test]
-async fn a_turn_is_stored_however_long_the_thread_is() {
+async fn a_turn_is_stored_in_a_thread_of_any_length() {
     for count in [0, 10, 998, 999, 1_000, 1_001, 100_000] {
         for persistence in [Persistence::Incremental, Persistence::Flush] {
             let world = World::new();
@@ -73,7 +73,7 @@ async fn a_turn_is_stored_however_long_the_thread_is() {
 
 /// Proves: ALQ-4, ALQ-7
 #[tokio::test]
-async fn a_flush_keeps_what_a_summarizer_told_of_a_long_thread() {
+async fn a_flush_keeps_the_summary_of_a_long_thread() {
     for keep in [0, 700] {
         let world = World::new();
         let config =
@@ -184,6 +184,10 @@ impl Store for FailsOnce {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
 
     async fn erase(&self) -> Result<()> {

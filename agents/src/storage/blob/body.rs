@@ -67,7 +67,7 @@ impl Content {
                 let size = size(bytes.len());
                 return Ok(Self { pieces: Vec::from([bytes]), size });
             }
-            BlobBody::Stream(stream) => stream,
+            body => body.into_stream(),
         };
         let mut content = Self::default();
         let mut open = BytesMut::new();

@@ -61,7 +61,7 @@ fn entity_bytes(entity: &Entity) -> u64 {
 }
 
 fn relationship_bytes(relationship: &Relationship) -> u64 {
-    let Relationship { id, relationship_type, source, target, properties } = relationship;
+    let Relationship { id, relationship_type, source, target, properties, .. } = relationship;
     let ids = id.as_str().len() + source.as_str().len() + target.as_str().len();
     RECORD_BYTES + size(ids + relationship_type.as_str().len() + properties.size_bytes())
 }
@@ -70,8 +70,12 @@ fn full(operation: &'static str, held: usize, added: u64) -> Result<()> {
     if size(held).saturating_add(added) <= size(ITEMS_MAX) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::ResourceExhausted, operation, "the graph has no numbers left")
-        .with_limit(size(held).saturating_add(added), size(ITEMS_MAX)))
+    Err(Error::new(
+        ErrorKind::ResourceExhausted,
+        operation,
+        "the graph has used all of its internal numbers; copy it to a new namespace",
+    )
+    .with_limit(size(held).saturating_add(added), size(ITEMS_MAX)))
 }
 
 impl Graph {
@@ -196,7 +200,8 @@ impl Graph {
 
     fn end(&self, operation: &'static str, field: &'static str, id: &EntityId) -> Result<NodeIndex> {
         self.entities.get(id).copied().ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, operation, "no entity has this id").with_field(field)
+            Error::new(ErrorKind::NotFound, operation, "the entity does not exist; check the id")
+                .with_field(field)
         })
     }
 
@@ -245,7 +250,7 @@ impl Graph {
             freed += entity_bytes(&entity);
         }
         self.give_back(backend, freed);
-        DeletedEntity { existed: true, relationships: size(touching.len()) }
+        DeletedEntity::new(true, size(touching.len()))
     }
 
     fn give_back(&mut self, backend: &MemoryBackend, bytes: u64) {

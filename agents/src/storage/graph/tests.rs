@@ -76,7 +76,7 @@ async fn walks_respect_direction_depth_types_and_limit() {
 }
 
 #[tokio::test]
-async fn a_walk_of_any_length_finds_what_stands_though_the_graph_grows_between_walks() {
+async fn a_traversal_finds_the_current_graph_while_it_grows() {
     let store = InMemoryGraphStore::new();
     let name = |number: usize| format!("{number:05}");
     store.upsert_entities(vec![node("hub")]).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_relationship_between_two_entities_of_the_last_ring_is_not_taken() {
 }
 
 #[tokio::test]
-async fn batches_are_whole_replacements_move_ends_and_deletions_detach() {
+async fn batches_are_atomic_replacements_move_ends_and_deletions_detach() {
     let backend = MemoryBackend::new();
     let store = InMemoryGraphStore::open(&backend, Namespace::new("n").unwrap());
     store.upsert_entities(["a", "b", "c"].map(node).to_vec()).await.unwrap();
@@ -125,11 +125,11 @@ async fn batches_are_whole_replacements_move_ends_and_deletions_detach() {
     let batch = vec![edge("1", "k", "a", "b"), edge("2", "k", "a", "a"), edge("3", "k", "b", "c")];
     store.upsert_relationships(batch).await.unwrap();
     let report = store.upsert_relationships(vec![edge("1", "m", "c", "a")]).await.unwrap();
-    assert_eq!(report, UpsertReport { created: 0, replaced: 1 });
-    let find = |source: Option<&str>, of_type: Option<&str>| RelationshipQuery {
-        source: source.map(id),
-        relationship_type: of_type.map(|text| RelationshipType::new(text).unwrap()),
-        ..RelationshipQuery::default()
+    assert_eq!(report, UpsertReport::new(0, 1));
+    let find = |source: Option<&str>, of_type: Option<&str>| {
+        RelationshipQuery::default()
+            .with_source(source.map(id))
+            .with_type(of_type.map(|text| RelationshipType::new(text).unwrap()))
     };
     let count = |query: RelationshipQuery| {
         let store = &store;
@@ -140,8 +140,8 @@ async fn batches_are_whole_replacements_move_ends_and_deletions_detach() {
     assert_eq!(count(find(None, Some("k"))).await, 2);
 
     let deleted = store.delete_entity(&id("a")).await.unwrap();
-    assert_eq!(deleted, DeletedEntity { existed: true, relationships: 2 });
-    assert_eq!(store.count().await.unwrap(), GraphCounts { entities: 2, relationships: 1 });
+    assert_eq!(deleted, DeletedEntity::new(true, 2));
+    assert_eq!(store.count().await.unwrap(), GraphCounts::new(2, 1));
     store.delete_entity(&id("b")).await.unwrap();
     store.delete_entity(&id("c")).await.unwrap();
     assert_eq!(backend.bytes(), 0);
@@ -153,19 +153,18 @@ async fn finding_by_type_follows_a_changed_type_and_pages_in_order() {
     let changed =
         Entity::new(id("b"), EntityType::new("u").unwrap()).with_properties(Metadata::new().with("n", 1));
     store.upsert_entities(vec![changed]).await.unwrap();
-    let of_type =
-        |text: &str| EntityQuery { entity_type: Some(EntityType::new(text).unwrap()), filter: None };
+    let of_type = |text: &str| EntityQuery::default().with_type(EntityType::new(text).unwrap());
     let page = store.find_entities(&of_type("t"), PageRequest::after(id("a"), 2)).await.unwrap();
     assert_eq!(page.items.iter().map(|entity| entity.id.as_str()).collect::<Vec<_>>(), ["c", "d"]);
     assert_eq!(page.next, Some(id("d")));
-    let query = EntityQuery { filter: Some(Filter::eq("n", 1.0)), ..of_type("u") };
+    let query = of_type("u").with_filter(Filter::eq("n", 1.0));
     assert_eq!(store.find_entities(&query, PageRequest::default()).await.unwrap().items.len(), 1);
     let around = store.neighbors(&id("b"), &NeighborQuery::depth(1)).await.unwrap();
     assert_eq!(around.relationships.len(), 4);
 }
 
 #[tokio::test]
-async fn a_hub_is_written_again_and_deleted_in_time_that_grows_with_its_relationships() {
+async fn the_cost_of_writing_a_hub_grows_with_its_relationships() {
     const RELATIONSHIPS: usize = 20_000;
     let store = InMemoryGraphStore::new();
     store.upsert_entities(vec![node("hub"), node("rim")]).await.unwrap();
@@ -188,11 +187,8 @@ async fn a_hub_is_written_again_and_deleted_in_time_that_grows_with_its_relation
 async fn a_relationship_that_moves_or_changes_its_type_is_found_only_as_it_is_now() {
     let store = sample().await;
     let find = async |text: &str| {
-        let query = RelationshipQuery {
-            relationship_type: Some(RelationshipType::new(text).unwrap()),
-            source: Some(id("b")),
-            ..RelationshipQuery::default()
-        };
+        let query =
+            RelationshipQuery::default().with_type(RelationshipType::new(text).unwrap()).with_source(id("b"));
         let page = store.find_relationships(&query, PageRequest::default()).await.unwrap();
         page.items.iter().map(|edge| edge.id.to_string()).collect::<Vec<_>>()
     };
@@ -201,7 +197,7 @@ async fn a_relationship_that_moves_or_changes_its_type_is_found_only_as_it_is_no
 }
 
 #[tokio::test]
-async fn a_walk_costs_the_relationships_that_it_visits_and_no_others() {
+async fn the_cost_of_a_traversal_grows_with_the_relationships_visited() {
     let store = InMemoryGraphStore::new();
     let ids: Vec<String> = (0..2_000).map(|number| format!("{number:04}")).collect();
     store.upsert_entities(ids[..1_000].iter().map(|id| node(id)).collect()).await.unwrap();
@@ -227,7 +223,7 @@ async fn a_walk_costs_the_relationships_that_it_visits_and_no_others() {
 }
 
 #[tokio::test]
-async fn what_walks_read_follows_every_change_of_the_graph() {
+async fn traversals_follow_every_change_of_the_graph() {
     let store = InMemoryGraphStore::new();
     let names: Vec<String> = (0..12).map(|number| format!("{number:02}")).collect();
     let mut number: u64 = 7;
@@ -268,7 +264,7 @@ async fn what_walks_read_follows_every_change_of_the_graph() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_long_walk_or_change_holds_up_no_other_task() {
+async fn a_long_traversal_or_change_blocks_no_other_task() {
     let store = sample().await;
     for reading in [true, false] {
         let ((begun, begins), (told, tells)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());

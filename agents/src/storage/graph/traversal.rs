@@ -170,10 +170,10 @@ pub(super) fn neighbors(
     }
     let entity = |(node, hops): &(NodeIndex, u32)| {
         let entity = graph.graph.node_weight(*node)?.as_ref().clone();
-        Some(Reached { entity, hops: *hops })
+        Some(Reached::new(entity, *hops))
     };
-    Ok(SubGraph {
-        entities: reached.iter().filter_map(entity).collect(),
-        relationships: taken.into_values().map(|relationship| relationship.as_ref().clone()).collect(),
-    })
+    Ok(SubGraph::new(
+        reached.iter().filter_map(entity).collect(),
+        taken.into_values().map(|relationship| relationship.as_ref().clone()).collect(),
+    ))
 }

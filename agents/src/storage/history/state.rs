@@ -96,7 +96,7 @@ impl ThreadState {
             Some(_) => Err(Error::new(
                 ErrorKind::Conflict,
                 "history.append_many",
-                "the idempotency key was used for other messages",
+                "the idempotency key was used for different messages; use a new key",
             )),
         }
     }
@@ -119,7 +119,7 @@ impl ThreadState {
             let entry = Entry { seq: self.last, message: message.into(), bytes, thread_bytes: self.bytes };
             self.messages.push_back(entry);
         }
-        let answer = Appended { first: Seq::new(first), last: Seq::new(self.last) };
+        let answer = Appended::new(Seq::new(first), Seq::new(self.last));
         if let Some((key, digest)) = key {
             self.keys.insert(key, (digest, answer));
         }
@@ -168,12 +168,7 @@ impl ThreadState {
     }
 
     pub(super) fn info(&self, thread: &Thread) -> ThreadInfo {
-        ThreadInfo {
-            thread: thread.clone(),
-            messages: size(self.messages.len()),
-            bytes: self.bytes,
-            last: Seq::new(self.last),
-        }
+        ThreadInfo::new(thread.clone(), size(self.messages.len()), self.bytes, Seq::new(self.last))
     }
 
     pub(super) fn clear(&mut self, backend: &MemoryBackend) -> u64 {
@@ -221,13 +216,17 @@ impl ThreadState {
         const OPERATION: &str = "history.replace";
         let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
         if seen > self.last {
-            return Err(Error::new(ErrorKind::Conflict, OPERATION, "the thread does not reach that far"));
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                OPERATION,
+                "`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again",
+            ));
         }
         if self.removed_last > seen {
             return Err(Error::new(
                 ErrorKind::Conflict,
                 OPERATION,
-                "the thread lost messages since it was read",
+                "messages were removed from the thread after `seen`; read the thread again",
             ));
         }
         let going = self.index_after(up_to);
@@ -252,7 +251,7 @@ impl ThreadState {
         self.cover_replacements(backend, up_to);
         self.log(backend, EventKind::Replaced { first: seq, up_to, removed, thread_bytes });
         self.end_life_if_empty();
-        Ok(Replaced { removed, seq: Seq::new(self.last) })
+        Ok(Replaced::new(removed, Seq::new(self.last)))
     }
 
     /// Removes the replacements that one up to `up_to` covers, and the events at or below it, because new
@@ -310,7 +309,7 @@ impl ThreadState {
                 }
             }
         };
-        HistoryEvent { seq: Seq::new(event.seq), kind }
+        HistoryEvent::new(Seq::new(event.seq), kind)
     }
 
     fn index_after(&self, seq: i64) -> usize {
@@ -393,7 +392,7 @@ impl Entry {
     }
 
     fn stored(&self) -> StoredMessage {
-        StoredMessage { seq: Seq::new(self.seq), message: Arc::clone(&self.message) }
+        StoredMessage::new(Seq::new(self.seq), Arc::clone(&self.message))
     }
 
     fn event(&self) -> HistoryEvent {
@@ -401,6 +400,6 @@ impl Entry {
             message: Arc::clone(&self.message),
             thread_bytes: self.thread_bytes,
         };
-        HistoryEvent { seq: Seq::new(self.seq), kind }
+        HistoryEvent::new(Seq::new(self.seq), kind)
     }
 }

@@ -114,12 +114,17 @@ impl Bucket {
         let there = self.keys.get(key).copied();
         match (options.condition, there) {
             (KeyValueCondition::Absent, Some(_)) => {
-                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists"));
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    OPERATION,
+                    "the key already exists; read it or write without the condition",
+                ));
             }
             (KeyValueCondition::AtRevision(at), there) if there != Some(at.get()) => {
                 return Err(at_another_revision(OPERATION));
             }
-            _ => {}
+            (KeyValueCondition::None | KeyValueCondition::Absent | KeyValueCondition::AtRevision(_), _) => {}
+            _ => return Err(Error::unknown_value(OPERATION, "condition")),
         }
         let expires_at_ms = options.ttl.map(|ttl| deadline_ms(now_ms, ttl));
         let change = Change { key: key.clone(), kind: ChangeKind::Put { value, expires_at_ms } };
@@ -139,11 +144,10 @@ impl Bucket {
         let ChangeKind::Put { value, expires_at_ms } = &self.changes.get(&revision)?.kind else {
             return None;
         };
-        Some(KeyValueEntry {
-            value: value.clone(),
-            revision: Revision::new(revision),
-            expires_at: expires_at_ms.map(timestamp),
-        })
+        Some(
+            KeyValueEntry::new(value.clone(), Revision::new(revision))
+                .with_expires_at(expires_at_ms.map(timestamp)),
+        )
     }
 
     pub(super) fn delete(
@@ -187,7 +191,7 @@ impl Bucket {
         };
         let keys = self.keys.range::<Key, _>((start, Bound::Unbounded));
         let keys = keys.take_while(|(key, _)| key.as_str().starts_with(prefix)).take(limit);
-        Ok(keys.map(|(key, at)| KeyRevision { key: key.clone(), revision: Revision::new(*at) }).collect())
+        Ok(keys.map(|(key, at)| KeyRevision::new(key.clone(), Revision::new(*at))).collect())
     }
 
     /// Fails if the watch misses a change that was dropped.
@@ -201,7 +205,7 @@ impl Bucket {
         Err(Error::new(
             ErrorKind::Conflict,
             "key_value.watch",
-            "changes since then were forgotten: watch from revision 0 anew",
+            "deletions after that revision are no longer recorded; watch from revision 0",
         ))
     }
 
@@ -312,7 +316,11 @@ impl Record for Bucket {
 }
 
 pub(super) fn at_another_revision(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is at another revision, or absent")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
 
 impl Change {
@@ -331,6 +339,6 @@ impl Change {
             }
             ChangeKind::Deleted => KeyValueEventKind::Deleted,
         };
-        KeyValueEvent { key: self.key.clone(), revision: Revision::new(revision), kind }
+        KeyValueEvent::new(self.key.clone(), Revision::new(revision), kind)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use larder_kernel::check::size;
 use larder_kernel::storage::vector::check_dimension;
-use larder_kernel::{DocumentId, Filter, Metadata, PutMode, PutReport, Result};
+use larder_kernel::{DocumentId, Error, Filter, Metadata, PutMode, PutReport, Result};
 
 use super::block::{BYTES_PER_STEP, Block, Blocks};
 use super::index::Index;
@@ -132,13 +132,18 @@ impl Rows {
         for row in &rows {
             check_dimension(PUT, row.embedding.dimensions(), self.dimensions)?;
         }
+        let replaces = match mode {
+            PutMode::Upsert => true,
+            PutMode::IfAbsent => false,
+            _ => return Err(Error::unknown_value(PUT, "mode")),
+        };
         let mut report = PutReport::default();
         let mut write = Vec::with_capacity(rows.len());
         let (mut freed, mut needed) = (0, 0);
         for row in rows {
             let record = &row.tail.record;
             let there = self.places.get(&record.id).copied();
-            if there.is_some() && mode == PutMode::IfAbsent {
+            if there.is_some() && !replaces {
                 report.ignored.push(record.id.clone());
                 continue;
             }
@@ -221,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deletion_copies_no_block_that_nobody_reads() {
+    fn a_deletion_copies_no_block_without_readers() {
         let backend = MemoryBackend::new();
         let mut rows = Rows::new(&backend, 2).unwrap();
         let id = |number: u8| DocumentId::new(format!("d{number}")).unwrap();

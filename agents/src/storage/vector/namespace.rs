@@ -10,8 +10,8 @@ use larder_kernel::{CollectionInfo, CollectionName, PutMode, PutReport, Result};
 
 use super::matrix::Rows;
 use super::row::{Record, Row};
+use crate::internal::offload::{self, WAIT_STEPS, readers_wait, writers_wait};
 use crate::storage::MemoryBackend;
-use crate::storage::offload::{self, WAIT_STEPS, readers_wait, writers_wait};
 
 /// The cost of freeing a document, in steps.
 const DROP_STEPS: usize = 64;
@@ -38,7 +38,7 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 fn row(document: PreparedDocument) -> Row {
-    let PreparedDocument { id, content, embedding, metadata } = document;
+    let PreparedDocument { id, content, embedding, metadata, .. } = document;
     Row::new(embedding, Record { id, content, metadata })
 }
 
@@ -120,11 +120,7 @@ impl NamespaceState {
         let state = Arc::clone(self);
         let info = |(collection, rows): (&CollectionName, &RwLock<Rows>)| {
             let rows = read(rows);
-            CollectionInfo {
-                collection: collection.clone(),
-                dimensions: rows.dimensions(),
-                documents: size(rows.len()),
-            }
+            CollectionInfo::new(collection.clone(), rows.dimensions(), size(rows.len()))
         };
         let work = move || {
             let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);

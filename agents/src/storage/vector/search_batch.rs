@@ -10,7 +10,7 @@ use super::candidates::Candidates;
 use super::ivf::Ivf;
 use super::query::Query;
 use super::search::{Search, SearchOptions};
-use crate::storage::offload;
+use crate::internal::offload;
 
 /// Prepared searches.
 pub(super) struct SearchBatch {

@@ -116,11 +116,9 @@ impl<'a> TopK<'a> {
     }
 
     pub(super) fn into_hits(self) -> Vec<SearchHit> {
-        let hit = |Candidate { score, record }: Candidate<'_>| SearchHit {
-            id: record.id.clone(),
-            score,
-            content: record.content.clone(),
-            metadata: record.metadata.clone(),
+        let hit = |Candidate { score, record }: Candidate<'_>| {
+            SearchHit::new(record.id.clone(), score, record.content.clone())
+                .with_metadata(record.metadata.clone())
         };
         self.heap.into_sorted_vec().into_iter().map(hit).collect()
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::format::{End, Header, Mark, PART_BYTES, VERSION, WRITE, failed};
-use crate::hex::hex;
+use crate::internal::hex;
 use crate::transfer::digest::{Digest, Digester};
 use crate::transfer::position::Chain;
 use crate::transfer::progress::{Phase, Watch};

@@ -61,7 +61,7 @@ fn messages(store: &Arc<dyn HistoryProvider>, thread: &Thread) -> Pages<StoredMe
         Box::pin(async move {
             let items = store.page_after(&thread, page.after.unwrap_or(Seq::MIN), page.limit).await?;
             let next = items.last().filter(|_| items.len() == page.limit).map(|last| last.seq);
-            Ok(Page { items, next })
+            Ok(Page::new(items, next))
         })
     })
 }

@@ -55,7 +55,7 @@ async fn values(
     let listed = store.list(&bucket, "", page).await?;
     let gets = listed.items.into_iter().map(|item| value(Arc::clone(&store), bucket.clone(), item.key));
     let items: Vec<Option<ValueRecord>> = stream::iter(gets).buffered(GETS).try_collect().await?;
-    Ok(Page { items: items.into_iter().flatten().collect(), next: listed.next })
+    Ok(Page::new(items.into_iter().flatten().collect(), listed.next))
 }
 
 /// Returns the value of a listed key, or `None` if it was deleted or has expired since.

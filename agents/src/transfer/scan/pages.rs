@@ -32,7 +32,7 @@ impl<T, K> Pages<T, K> {
             if self.ended {
                 return Ok(None);
             }
-            let fetching = (self.fetch)(PageRequest { after: self.after.take(), limit: self.limit });
+            let fetching = (self.fetch)(PageRequest::first(self.limit).with_after(self.after.take()));
             let page = fetching.await?;
             self.items = page.items.into_iter();
             self.ended = page.next.is_none();

@@ -9,7 +9,7 @@ use larder_kernel::{
 use sha2::{Digest as _, Sha256};
 
 use super::Change;
-use crate::hex::hex;
+use crate::internal::hex;
 use crate::transfer::record::{BlobRecord, Record};
 use crate::transfer::source::Source;
 
@@ -28,7 +28,7 @@ pub(super) async fn write(
 }
 
 async fn put(source: Source, store: Arc<dyn BlobStore>, change: Change, blob: BlobRecord) -> Result<()> {
-    let mut options = BlobPutOptions { metadata: blob.metadata.clone(), ..BlobPutOptions::default() };
+    let mut options = BlobPutOptions::default().with_all_metadata(blob.metadata.clone());
     options.content_type.clone_from(&blob.content_type);
     if change == Change::New && store.capabilities().has(Capability::BlobCreateOnly) {
         options.condition = BlobCondition::Absent;
@@ -54,7 +54,7 @@ fn checked(bytes: BlobBytes, expected: String) -> BlobBytes {
         if hex(&found) == expected {
             return Ok(None);
         }
-        let message = "the bytes of a blob are not those that its digest was made of";
+        let message = "a blob changed while its digest was computed; run it again";
         Err(Error::new(ErrorKind::Corrupt, "transfer.copy", message))
     });
     pieces.boxed()

@@ -100,5 +100,5 @@ pub(super) async fn count(connection: &mut PgConnection, graph: &GraphName) -> F
         r#"SELECT (SELECT count(*) FROM {name}."Entity"), (SELECT count(*) FROM {name}."Relationship")"#
     );
     let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(connection).await?;
-    Ok(GraphCounts { entities: decode::unsigned(&row, 0)?, relationships: decode::unsigned(&row, 1)? })
+    Ok(GraphCounts::new(decode::unsigned(&row, 0)?, decode::unsigned(&row, 1)?))
 }

@@ -125,7 +125,7 @@ impl Walk<'_> {
         let mut entities = Vec::with_capacity(self.order.len());
         for (id, hops) in &self.order {
             let entity = found.remove(id).ok_or_else(|| corrupt("age.read"))?;
-            entities.push(Reached { entity, hops: *hops });
+            entities.push(Reached::new(entity, *hops));
         }
         let ids: Vec<&str> = self.walked.iter().map(RelationshipId::as_str).collect();
         let mut relationships: Vec<_> = if ids.is_empty() {
@@ -134,6 +134,6 @@ impl Walk<'_> {
             rows::relationships(connection, self.graph, &ids).await?.into_values().collect()
         };
         relationships.sort_unstable_by(|left, right| left.id.cmp(&right.id));
-        Ok(SubGraph { entities, relationships })
+        Ok(SubGraph::new(entities, relationships))
     }
 }

@@ -88,16 +88,20 @@ impl Footer {
     /// Converts the footer to the contract's information about the blob.
     pub(crate) fn into_info(self, key: BlobKey) -> BlobInfo {
         let Self { etag, content_type, metadata, modified_at, size, .. } = self;
-        BlobInfo { key, size, etag, content_type, metadata, modified_at }
+        BlobInfo::new(key, size, etag, modified_at).with_content_type(content_type).with_metadata(metadata)
     }
 
     /// Converts the footer to an entry of a listing.
     pub(crate) fn into_entry(self, key: BlobKey) -> BlobEntry {
-        BlobEntry { key, size: self.size, etag: self.etag, modified_at: self.modified_at }
+        BlobEntry::new(key, self.size, self.etag, self.modified_at)
     }
 }
 
 /// Returns the error of a file that cannot be read back as it was written.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, operation, "the blob's file is damaged; restore it or write it anew")
+    Error::new(
+        ErrorKind::Corrupt,
+        operation,
+        "the blob's file is damaged; restore it or write the blob again",
+    )
 }

@@ -23,7 +23,7 @@ use crate::fs::CHUNK_BYTES;
 use crate::fs::buffer_pool::BufferPool;
 use crate::fs::engine::{Engine, failed, open_file};
 use crate::fs::layout::{BlobPath, blob_path};
-use larder_agents::hex::hex;
+use larder_agents::internal::hex;
 
 const OPERATION: &str = "blobs.get";
 /// The number of pieces that are read concurrently.
@@ -38,7 +38,8 @@ pub(crate) fn open_blob(operation: &'static str, engine: &Engine, path: &BlobPat
         .and_then(|folder| open_file(folder.as_fd(), &path.file))
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                Error::new(ErrorKind::NotFound, operation, "no blob has this key").with_field("blob_key")
+                Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key")
+                    .with_field("blob_key")
             }
             _ => failed(operation, error, Outcome::NotApplied),
         })?;
@@ -69,7 +70,7 @@ pub(crate) fn get(
         pieces.next().map(|piece| verifier.admit(reader.read(piece, &verifier.hashing())?)).transpose()?;
     let rest = into_stream(reader, &pieces, verifier);
     let bytes = stream::iter(first.map(Ok)).chain(rest).boxed();
-    Ok(BlobRead { info: footer.into_info(key.clone()), range, bytes })
+    Ok(BlobRead::new(footer.into_info(key.clone()), range, bytes))
 }
 
 /// Splits the range into pieces.

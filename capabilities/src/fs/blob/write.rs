@@ -64,7 +64,7 @@ pub(crate) async fn put(
     options: BlobPutOptions,
 ) -> Result<BlobInfo> {
     const OPERATION: &str = "blobs.put";
-    let BlobPutOptions { condition, content_type, metadata } = options;
+    let BlobPutOptions { condition, content_type, metadata, .. } = options;
     let (_waiting, cancelled) = cancellation();
     let target = Target { operation: OPERATION, namespace, key, condition, cancelled };
     let attributes = Attributes { content_type, metadata };
@@ -77,7 +77,8 @@ pub(crate) async fn put(
             })
             .await
         }
-        BlobBody::Stream(pieces) => {
+        body => {
+            let pieces = body.into_stream();
             let upload = blocking(OPERATION, move || Upload::start(OPERATION, engine)).await?;
             let upload = receive(OPERATION, upload, pieces).await?;
             blocking(OPERATION, move || upload.finish(target, attributes)).await
@@ -169,8 +170,12 @@ impl Upload {
                     .map_err(|error| failed(target.operation, error, Outcome::Unknown));
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, target.operation, "the folder is removed again and again")
-            .with_outcome(Outcome::NotApplied))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            target.operation,
+            "the folder was removed during every attempt; try again later",
+        )
+        .with_outcome(Outcome::NotApplied))
     }
 
     /// Checks the condition and renames the file in one step under the locks. Returns false if the folder was
@@ -202,6 +207,7 @@ fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Resul
         BlobCondition::None => return Ok(()),
         BlobCondition::Absent => None,
         BlobCondition::Matches(etag) => Some(etag),
+        _ => return Err(Error::unknown_value(target.operation, "condition")),
     };
     let present = match open_file(folder, name) {
         Ok(file) => Some(file),
@@ -210,14 +216,16 @@ fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Resul
     };
     match (wanted, present) {
         (None, None) => Ok(()),
-        (None, Some(_)) => {
-            Err(Error::new(ErrorKind::Conflict, target.operation, "a blob with this key exists"))
-        }
+        (None, Some(_)) => Err(Error::new(
+            ErrorKind::Conflict,
+            target.operation,
+            "a blob with this key already exists; use another key or write without the condition",
+        )),
         (Some(etag), Some(file)) if Footer::read(target.operation, &file)?.etag == *etag => Ok(()),
         (Some(_), _) => Err(Error::new(
             ErrorKind::Conflict,
             target.operation,
-            "the blob has another ETag or is gone; read it again and decide anew",
+            "the blob has another ETag or does not exist; read it again and retry",
         )),
     }
 }

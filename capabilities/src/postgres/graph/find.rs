@@ -86,5 +86,5 @@ pub(super) async fn count(connection: &mut PgConnection, namespace: &Namespace) 
     .bind(namespace.as_str())
     .fetch_one(connection)
     .await?;
-    Ok(GraphCounts { entities: decode::unsigned(&row, 0)?, relationships: decode::unsigned(&row, 1)? })
+    Ok(GraphCounts::new(decode::unsigned(&row, 0)?, decode::unsigned(&row, 1)?))
 }

@@ -11,31 +11,18 @@ use crate::postgres::failure::Fallible;
 
 /// Returns an entity from the columns id, entity_type and properties.
 pub(super) fn entity(row: &PgRow) -> Fallible<Entity> {
-    Ok(Entity {
-        id: decode::id(row, 0)?,
-        entity_type: decode::id(row, 1)?,
-        properties: decode::metadata(row, 2)?,
-    })
+    Ok(Entity::new(decode::id(row, 0)?, decode::id(row, 1)?).with_properties(decode::metadata(row, 2)?))
 }
 
 /// Returns an entity from the columns id and entity_type and, after two others, properties.
 pub(super) fn reached(row: &PgRow) -> Fallible<Entity> {
-    Ok(Entity {
-        id: decode::id(row, 0)?,
-        entity_type: decode::id(row, 1)?,
-        properties: decode::metadata(row, 4)?,
-    })
+    Ok(Entity::new(decode::id(row, 0)?, decode::id(row, 1)?).with_properties(decode::metadata(row, 4)?))
 }
 
 /// Returns a relationship from the columns id, relationship_type, source, target and properties.
 pub(super) fn relationship(row: &PgRow) -> Fallible<Relationship> {
-    Ok(Relationship {
-        id: decode::id(row, 0)?,
-        relationship_type: decode::id(row, 1)?,
-        source: decode::id(row, 2)?,
-        target: decode::id(row, 3)?,
-        properties: decode::metadata(row, 4)?,
-    })
+    Ok(Relationship::new(decode::id(row, 0)?, decode::id(row, 1)?, decode::id(row, 2)?, decode::id(row, 3)?)
+        .with_properties(decode::metadata(row, 4)?))
 }
 
 /// Returns the existing entities among these ids.

@@ -65,7 +65,7 @@ pub(super) async fn neighbors(
     let (mut entities, mut relationships) = (Vec::new(), BTreeMap::new());
     for row in &rows {
         if row.try_get::<Option<i32>, _>(5)?.is_some() {
-            entities.push(Reached { entity: rows::reached(row)?, hops: decode::small(row, 5)? });
+            entities.push(Reached::new(rows::reached(row)?, decode::small(row, 5)?));
         } else {
             let relationship = rows::relationship(row)?;
             // A relationship that is traversed in both directions appears twice.
@@ -74,5 +74,5 @@ pub(super) async fn neighbors(
     }
     entities
         .sort_unstable_by(|left, right| (left.hops, &left.entity.id).cmp(&(right.hops, &right.entity.id)));
-    Ok(SubGraph { entities, relationships: relationships.into_values().collect() })
+    Ok(SubGraph::new(entities, relationships.into_values().collect()))
 }

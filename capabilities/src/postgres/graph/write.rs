@@ -55,7 +55,8 @@ pub(super) async fn upsert_relationships(
                AS given (id, kind, source, target, properties)
            ORDER BY given.id COLLATE "C"
            ON CONFLICT (namespace, id) DO UPDATE SET relationship_type = excluded.relationship_type,
-               source = excluded.source, target = excluded.target, properties = excluded.properties, replaced = true
+               source = excluded.source, target = excluded.target, properties = excluded.properties,
+               replaced = true
            RETURNING NOT relationships.replaced AS created"#,
     )
     .bind(namespace.as_str())
@@ -114,7 +115,7 @@ pub(super) async fn delete_entity(
         .bind(id.as_str())
         .execute(connection)
         .await?;
-    Ok(DeletedEntity { existed: true, relationships: gone.rows_affected() })
+    Ok(DeletedEntity::new(true, gone.rows_affected()))
 }
 
 /// Deletes a relationship and returns true if it existed.

@@ -73,7 +73,8 @@ fn page<'c>(
              ), happened AS (
                 (SELECT m.seq, 0::smallint AS kind, m.bytes, m.thread_bytes, m.body, 0::bigint AS removed,
                     NULL::text AS run, NULL::bigint AS up_to
-                 FROM larder.messages m WHERE m.namespace = $1 AND m.thread = (SELECT id FROM t) AND m.seq > $4
+                 FROM larder.messages m WHERE m.namespace = $1 AND m.thread = (SELECT id FROM t) AND m.seq > \
+                 $4
                  ORDER BY m.seq LIMIT $5)
                 UNION ALL
                 (SELECT e.seq, e.kind, 0, e.thread_bytes, NULL, e.removed, e.run, e.up_to
@@ -121,7 +122,7 @@ fn shown(row: &PgRow) -> Fallible<HistoryEvent> {
         },
         _ => return Err(corrupt(OPERATION).into()),
     };
-    Ok(HistoryEvent { seq: Seq::new(row.try_get(0)?), kind })
+    Ok(HistoryEvent::new(Seq::new(row.try_get(0)?), kind))
 }
 
 /// Returns the remaining messages of a replacement.
@@ -132,7 +133,7 @@ fn placed(row: &PgRow) -> Fallible<Vec<StoredMessage>> {
         .zip(bodies)
         .map(|(seq, body)| {
             let message = crate::message::decode(&body).ok_or_else(|| corrupt(OPERATION))?;
-            Ok(StoredMessage { seq: Seq::new(seq), message })
+            Ok(StoredMessage::new(Seq::new(seq), message))
         })
         .collect()
 }

@@ -56,7 +56,7 @@ impl Seen {
         let mut seen = Self { messages: Vec::new(), expired: first.try_get(2)?, refresh: first.try_get(3)? };
         for row in rows {
             if let Some(seq) = row.try_get(0)? {
-                seen.messages.push(StoredMessage { seq: Seq::new(seq), message: decode(row, 1)? });
+                seen.messages.push(StoredMessage::new(Seq::new(seq), decode(row, 1)?));
             }
         }
         seen.messages.sort_unstable_by_key(|message| message.seq);
@@ -197,7 +197,7 @@ async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: Seq) -> Fallibl
     let (namespace, agent, session) = wanted.address.key();
     let query = sqlx::query(select).bind(namespace).bind(agent).bind(session);
     let rows = query.bind(before.get()).bind(length(wanted.limit)).fetch_all(sql).await?;
-    let stored = |row: &PgRow| Ok(StoredMessage { seq: Seq::new(row.try_get(0)?), message: decode(row, 1)? });
+    let stored = |row: &PgRow| Ok(StoredMessage::new(Seq::new(row.try_get(0)?), decode(row, 1)?));
     rows.iter().rev().map(stored).collect()
 }
 
@@ -275,13 +275,13 @@ pub(super) fn info<'c>(
         };
         let thread = address.thread.clone();
         match found {
-            None => Ok(ThreadInfo { thread, messages: 0, bytes: 0, last: Seq::ZERO }),
-            Some(row) => Ok(ThreadInfo {
+            None => Ok(ThreadInfo::new(thread, 0, 0, Seq::ZERO)),
+            Some(row) => Ok(ThreadInfo::new(
                 thread,
-                messages: count(row.try_get(0)?)?,
-                bytes: count(row.try_get(1)?)?,
-                last: Seq::new(row.try_get(2)?),
-            }),
+                count(row.try_get(0)?)?,
+                count(row.try_get(1)?)?,
+                Seq::new(row.try_get(2)?),
+            )),
         }
     })
 }
@@ -325,12 +325,12 @@ pub(super) fn threads<'c>(
             .await?;
         rows.iter()
             .map(|row| {
-                Ok(ThreadInfo {
-                    thread: Thread { agent: parse_id(row.try_get(0)?)?, session: parse_id(row.try_get(1)?)? },
-                    messages: count(row.try_get(2)?)?,
-                    bytes: count(row.try_get(3)?)?,
-                    last: Seq::new(row.try_get(4)?),
-                })
+                Ok(ThreadInfo::new(
+                    Thread { agent: parse_id(row.try_get(0)?)?, session: parse_id(row.try_get(1)?)? },
+                    count(row.try_get(2)?)?,
+                    count(row.try_get(3)?)?,
+                    Seq::new(row.try_get(4)?),
+                ))
             })
             .collect()
     })

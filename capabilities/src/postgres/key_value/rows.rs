@@ -28,7 +28,11 @@ pub(super) struct Put {
 }
 
 fn conflict(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
 
 pub(super) fn put<'c>(
@@ -42,6 +46,7 @@ pub(super) fn put<'c>(
             KeyValueCondition::None => None,
             KeyValueCondition::Absent => Some(-1),
             KeyValueCondition::AtRevision(at) => Some(integer(at.get())),
+            _ => return Err(Error::unknown_value(OPERATION, "condition").into()),
         };
         let revision: Option<i64> = sqlx::query_scalar(
             "SELECT larder.kv_put($1, $2, $3, $4, $5, $6, $7) WHERE (SELECT larder.at_format($8))",
@@ -58,9 +63,12 @@ pub(super) fn put<'c>(
         .await?;
         match revision {
             Some(revision) => Ok(Revision::new(count(revision)?)),
-            None if put.options.condition == KeyValueCondition::Absent => {
-                Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists").into())
-            }
+            None if put.options.condition == KeyValueCondition::Absent => Err(Error::new(
+                ErrorKind::Conflict,
+                OPERATION,
+                "the key already exists; read it or write without the condition",
+            )
+            .into()),
             None => Err(conflict(OPERATION).into()),
         }
     })
@@ -106,11 +114,10 @@ pub(super) fn get<'c>(
         .fetch_optional(sql)
         .await?;
         let Some(row) = row else { return Ok(None) };
-        Ok(Some(KeyValueEntry {
-            value: Bytes::from(row.try_get::<Vec<u8>, _>(2)?),
-            revision: Revision::new(count(row.try_get(0)?)?),
-            expires_at: row.try_get::<Option<i64>, _>(1)?.map(timestamp).transpose()?,
-        }))
+        let value = Bytes::from(row.try_get::<Vec<u8>, _>(2)?);
+        let expires_at = row.try_get::<Option<i64>, _>(1)?.map(timestamp).transpose()?;
+        let revision = Revision::new(count(row.try_get(0)?)?);
+        Ok(Some(KeyValueEntry::new(value, revision).with_expires_at(expires_at)))
     })
 }
 
@@ -141,10 +148,7 @@ pub(super) fn list<'c>(
         .await?;
         rows.iter()
             .map(|row| {
-                Ok(KeyRevision {
-                    key: parse_id(row.try_get(0)?)?,
-                    revision: Revision::new(count(row.try_get(1)?)?),
-                })
+                Ok(KeyRevision::new(parse_id(row.try_get(0)?)?, Revision::new(count(row.try_get(1)?)?)))
             })
             .collect()
     })
@@ -185,7 +189,7 @@ pub(super) fn buckets<'c>(
         .fetch_all(sql)
         .await?;
         rows.iter()
-            .map(|row| Ok(BucketInfo { bucket: parse_id(row.try_get(0)?)?, keys: count(row.try_get(1)?)? }))
+            .map(|row| Ok(BucketInfo::new(parse_id(row.try_get(0)?)?, count(row.try_get(1)?)?)))
             .collect()
     })
 }

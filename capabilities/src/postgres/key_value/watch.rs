@@ -68,7 +68,8 @@ async fn page(
     // One statement, so that the bucket's counters and its changes come from one snapshot.
     let rows = sqlx::query(
         "WITH bucket AS MATERIALIZED (
-            SELECT last_revision, forgotten_revision FROM larder.kv_buckets WHERE namespace = $1 AND bucket = $2
+            SELECT last_revision, forgotten_revision FROM larder.kv_buckets WHERE namespace = $1 AND bucket \
+            = $2
          ), changes AS (
             (SELECT key, revision, expires_ms, value FROM larder.kv_entries
              WHERE namespace = $1 AND bucket = $2 AND revision > $3 AND starts_with(key, $4)
@@ -119,9 +120,5 @@ fn event(row: &PgRow) -> Fallible<KeyValueEvent> {
             expires_at: row.try_get::<Option<i64>, _>(4)?.map(timestamp).transpose()?,
         },
     };
-    Ok(KeyValueEvent {
-        key: parse_id(row.try_get(2)?)?,
-        revision: Revision::new(count(row.try_get(3)?)?),
-        kind,
-    })
+    Ok(KeyValueEvent::new(parse_id(row.try_get(2)?)?, Revision::new(count(row.try_get(3)?)?), kind))
 }

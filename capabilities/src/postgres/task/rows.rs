@@ -23,7 +23,8 @@ pub(super) use task_columns;
 /// The columns that [`board`] reads, of boards with the alias `b`.
 macro_rules! board_columns {
     () => {
-        "b.conversation, b.agent, b.parent, b.label, c.planned, c.in_progress, c.blocked, c.succeeded, c.failed,
+        "b.conversation, b.agent, b.parent, b.label, c.planned, c.in_progress, c.blocked, c.succeeded, \
+         c.failed,
          c.abandoned
          FROM larder.boards b CROSS JOIN LATERAL (
              SELECT count(*) FILTER (WHERE status = 'planned') AS planned,
@@ -67,26 +68,26 @@ pub(super) fn task(row: &PgRow) -> Fallible<Task> {
     let expires_ms: Option<i64> = row.try_get(8)?;
     let lease = match expires_ms {
         None => None,
-        Some(ms) => Some(Lease {
-            worker: decode::id(row, 6)?,
-            token: FencingToken::new(decode::unsigned(row, 7)?),
-            expires_at: decode::timestamp(ms)?,
-        }),
+        Some(ms) => Some(Lease::new(
+            decode::id(row, 6)?,
+            FencingToken::new(decode::unsigned(row, 7)?),
+            decode::timestamp(ms)?,
+        )),
     };
     let status = TaskStatus::from_name(row.try_get(3)?).ok_or_else(|| corrupt("postgres.read"))?;
-    Ok(Task {
-        id: decode::id(row, 0)?,
-        position: TaskPosition(decode::unsigned(row, 1)?),
-        revision: Revision::new(decode::unsigned(row, 2)?),
-        status,
-        retries: decode::small(row, 4)?,
-        retries_max: decode::small(row, 5)?,
-        lease,
-        title: decode::text(row, 9)?,
-        metadata: decode::metadata(row, 10)?,
-        description: decode::optional_text(row, 11)?,
-        result: decode::optional_text(row, 12)?,
-    })
+    Ok(Task::new(
+        decode::id(row, 0)?,
+        decode::text(row, 9)?,
+        TaskPosition(decode::unsigned(row, 1)?),
+        Revision::new(decode::unsigned(row, 2)?),
+    )
+    .with_status(status)
+    .with_retries(decode::small(row, 4)?)
+    .with_retries_max(decode::small(row, 5)?)
+    .with_lease(lease)
+    .with_metadata(decode::metadata(row, 10)?)
+    .with_description(decode::optional_text(row, 11)?)
+    .with_result(decode::optional_text(row, 12)?))
 }
 
 /// Returns the task with this id on a board.
@@ -101,7 +102,8 @@ pub(super) async fn find_task(
         task_columns!(),
         // A range and an order that only the primary key can serve. Without statistics the planner takes any
         // index that begins with the board, and would read the whole board by position.
-        " FROM larder.tasks WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND id >= $4 AND id <= $4
+        " FROM larder.tasks WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND id >= $4 AND id <= \
+         $4
           ORDER BY id"
     ))
     .bind(namespace.as_str())
@@ -126,7 +128,8 @@ pub(super) async fn insert_tasks(
     let descriptions: Vec<Option<&[u8]>> =
         tasks.iter().map(|task| task.description.as_ref().map(String::as_bytes)).collect();
     let inserted = sqlx::query(
-        "INSERT INTO larder.tasks (namespace, conversation, agent, status, revision, retries, id, position, retries_max,
+        "INSERT INTO larder.tasks (namespace, conversation, agent, status, revision, retries, id, position, \
+         retries_max,
                             title, metadata, description)
          SELECT $1, $2, $3, 'planned', $4, 0, given.*
          FROM unnest($5::text[], $6::bigint[], $7::integer[], $8::bytea[], $9::text[], $10::bytea[]) AS given
@@ -183,17 +186,16 @@ pub(super) async fn update_task(
 
 /// Returns a board from the columns of [`board_columns`].
 pub(super) fn board(row: &PgRow) -> Fallible<Board> {
-    Ok(Board {
-        id: BoardId { conversation: decode::id(row, 0)?, agent: decode::id(row, 1)? },
-        parent: decode::optional_id(row, 2)?,
-        label: decode::optional_text(row, 3)?,
-        tasks: BoardStatusCounts {
-            planned: decode::unsigned(row, 4)?,
-            in_progress: decode::unsigned(row, 5)?,
-            blocked: decode::unsigned(row, 6)?,
-            succeeded: decode::unsigned(row, 7)?,
-            failed: decode::unsigned(row, 8)?,
-            abandoned: decode::unsigned(row, 9)?,
-        },
-    })
+    Ok(Board::new(
+        BoardId { conversation: decode::id(row, 0)?, agent: decode::id(row, 1)? },
+        BoardStatusCounts::default()
+            .with_planned(decode::unsigned(row, 4)?)
+            .with_in_progress(decode::unsigned(row, 5)?)
+            .with_blocked(decode::unsigned(row, 6)?)
+            .with_succeeded(decode::unsigned(row, 7)?)
+            .with_failed(decode::unsigned(row, 8)?)
+            .with_abandoned(decode::unsigned(row, 9)?),
+    )
+    .with_parent(decode::optional_id(row, 2)?)
+    .with_label(decode::optional_text(row, 3)?))
 }

@@ -24,12 +24,9 @@ pub(super) fn dimensions(row: &PgRow, column: usize) -> Fallible<usize> {
 
 /// Returns a document from the columns id, content, metadata and embedding.
 fn document(row: &PgRow) -> Fallible<Document> {
-    Ok(Document {
-        id: decode::id(row, 0)?,
-        content: decode::text(row, 1)?,
-        metadata: decode::metadata(row, 2)?,
-        embedding: Some(from_bytes(row.try_get(3)?).ok_or_else(|| corrupt("postgres.read"))?),
-    })
+    Ok(Document::new(decode::id(row, 0)?, decode::text(row, 1)?)
+        .with_metadata(decode::metadata(row, 2)?)
+        .with_embedding(from_bytes(row.try_get(3)?).ok_or_else(|| corrupt("postgres.read"))?))
 }
 
 /// Returns the documents with these ids, in their order.
@@ -163,7 +160,8 @@ pub(super) async fn list_collections(
 ) -> Fallible<Page<CollectionInfo, CollectionName>> {
     let rows = sqlx::query(
         "SELECT c.name, c.dimensions,
-                (SELECT count(*) FROM larder.documents d WHERE d.namespace = c.namespace AND d.collection = c.name)
+                (SELECT count(*) FROM larder.documents d WHERE d.namespace = c.namespace AND d.collection = \
+                c.name)
          FROM larder.collections c WHERE c.namespace = $1 AND c.name > $2 ORDER BY c.name LIMIT $3",
     )
     .bind(namespace.as_str())
@@ -173,11 +171,11 @@ pub(super) async fn list_collections(
     .await?;
     let mut collections = Vec::with_capacity(rows.len());
     for row in &rows {
-        collections.push(CollectionInfo {
-            collection: decode::id(row, 0)?,
-            dimensions: dimensions(row, 1)?,
-            documents: decode::unsigned(row, 2)?,
-        });
+        collections.push(CollectionInfo::new(
+            decode::id(row, 0)?,
+            dimensions(row, 1)?,
+            decode::unsigned(row, 2)?,
+        ));
     }
     Ok(Page::from_surplus(collections, page.limit, |info| info.collection.clone()))
 }

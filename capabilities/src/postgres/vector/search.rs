@@ -123,10 +123,12 @@ pub(super) fn scored(rows: &[PgRow], request: &SearchRequest) -> Fallible<Vec<Se
 fn hit(row: &PgRow, query: &Embedding) -> Fallible<Option<SearchHit>> {
     let Some(bytes) = row.try_get::<Option<&[u8]>, _>(4)? else { return Ok(None) };
     let stored = from_bytes(bytes).ok_or_else(|| corrupt("postgres.read"))?;
-    Ok(Some(SearchHit {
-        id: decode::id(row, 1)?,
-        score: score(query, &stored).ok_or_else(|| corrupt("postgres.read"))?,
-        content: decode::text(row, 2)?,
-        metadata: decode::metadata(row, 3)?,
-    }))
+    Ok(Some(
+        SearchHit::new(
+            decode::id(row, 1)?,
+            score(query, &stored).ok_or_else(|| corrupt("postgres.read"))?,
+            decode::text(row, 2)?,
+        )
+        .with_metadata(decode::metadata(row, 3)?),
+    ))
 }

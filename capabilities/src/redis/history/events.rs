@@ -68,7 +68,7 @@ fn shown(answer: Value) -> Result<HistoryEvent> {
         let entry = Entry::parse(Value::BulkString(first))?;
         let (seq, thread_bytes) = (Seq::new(entry.seq), entry.thread_bytes);
         let kind = HistoryEventKind::Appended { message: entry.into_message()?, thread_bytes };
-        return Ok(HistoryEvent { seq, kind });
+        return Ok(HistoryEvent::new(seq, kind));
     }
     let placed = parts.map(stored).collect::<Result<Vec<StoredMessage>>>()?;
     let text = String::from_utf8(first).map_err(|_| corrupt(OPERATION))?;
@@ -94,7 +94,7 @@ fn other(text: &str, messages: Vec<StoredMessage>) -> Option<HistoryEvent> {
         },
         _ => return None,
     };
-    Some(HistoryEvent { seq: Seq::new(seq), kind })
+    Some(HistoryEvent::new(Seq::new(seq), kind))
 }
 
 #[cfg(test)]

@@ -101,8 +101,12 @@ impl Index {
             asked = Instant::now();
             token = self.register(operation, address, &token).await.map_err(untouched)?;
         }
-        Err(Error::new(ErrorKind::Unavailable, operation, "the thread was erased again and again meanwhile")
-            .with_outcome(Outcome::NotApplied))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            operation,
+            "the thread was erased during every attempt; try again later",
+        )
+        .with_outcome(Outcome::NotApplied))
     }
 
     async fn register(&self, operation: &'static str, address: &Address, refused: &Bytes) -> Result<Bytes> {
@@ -254,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_of_an_agent_enclose_its_threads_alone() {
+    fn the_bounds_of_an_agent_enclose_only_its_threads() {
         let agent = AgentId::new("a").unwrap();
         let after = |agent: &str, session: &str| Thread::new(agent, session).unwrap();
         let range = |after: Option<&Thread>| bounds(Some(&agent), after).map(|(from, _)| from);

@@ -59,7 +59,8 @@ impl Range {
 }
 
 /// Reads messages, which counts as a use of the thread. A plain command is enough, because the server removes
-/// expired messages on time. A second command checks the format and whether the use refreshes the time to live.
+/// expired messages on time. A second command checks the format and whether the use refreshes the time to
+/// live.
 pub(super) async fn messages(
     engine: &Engine,
     operation: &'static str,
@@ -105,12 +106,12 @@ pub(super) async fn settle(
 /// Returns the number of messages, their bytes and the last number.
 fn info(address: &Address, [messages, bytes, last]: [Value; 3]) -> Result<ThreadInfo> {
     let thread = named(address.name()).ok_or_else(|| super::super::failure::corrupt("history.read"))?;
-    Ok(ThreadInfo {
+    Ok(ThreadInfo::new(
         thread,
-        messages: decode::count(messages)?,
-        bytes: decode::count(bytes)?,
-        last: Seq::new(decode::integer(last)?),
-    })
+        decode::count(messages)?,
+        decode::count(bytes)?,
+        Seq::new(decode::integer(last)?),
+    ))
 }
 
 /// Returns the state of the thread if it holds messages.
@@ -148,5 +149,9 @@ pub(super) fn untouched(error: Error) -> Error {
 }
 
 pub(super) fn at_the_cap(operation: &'static str) -> Error {
-    Error::new(ErrorKind::ResourceExhausted, operation, "the thread has given all numbers that there are")
+    Error::new(
+        ErrorKind::ResourceExhausted,
+        operation,
+        "the thread has used all of its numbers; start another thread",
+    )
 }

@@ -46,14 +46,18 @@ static COUNT: LazyLock<Script> = LazyLock::new(|| {
 });
 
 fn conflict(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
 
 fn full(operation: &'static str) -> Error {
     Error::new(
         ErrorKind::ResourceExhausted,
         operation,
-        "the bucket has used up its revisions; use another one",
+        "the bucket has used all of its revisions; use another bucket",
     )
 }
 
@@ -76,13 +80,18 @@ pub(super) async fn put(
         KeyValueCondition::None => String::new(),
         KeyValueCondition::Absent => "absent".to_owned(),
         KeyValueCondition::AtRevision(at) => at.to_string(),
+        _ => return Err(Error::unknown_value(OPERATION, "condition")),
     };
     let ttl = options.ttl.map(|ttl| millis(ttl).to_string()).unwrap_or_default();
     let call = writing(&index.entity(bucket.as_str()), key, &wanted).arg(ttl).bytes(bytes);
     let answer = decode::text(engine.write(OPERATION, &PUT, index, bucket.as_str(), &call).await?)
         .map_err(|error| error.in_operation(OPERATION))?;
     match answer.as_str() {
-        "EXISTS" => Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists")),
+        "EXISTS" => Err(Error::new(
+            ErrorKind::Conflict,
+            OPERATION,
+            "the key already exists; read it or write without the condition",
+        )),
         "CONFLICT" => Err(conflict(OPERATION)),
         "FULL" => Err(full(OPERATION)),
         revision => Ok(Revision::new(revision.parse().map_err(|_| corrupt(OPERATION))?)),
@@ -129,11 +138,8 @@ pub(super) async fn get(
 
 fn entry(answer: Value) -> Result<KeyValueEntry> {
     let [revision, expires, bytes] = decode::tuple(answer)?;
-    Ok(KeyValueEntry {
-        value: Bytes::from(decode::bytes(bytes)?),
-        revision: Revision::new(decode::count(revision)?),
-        expires_at: expiry(expires)?,
-    })
+    Ok(KeyValueEntry::new(Bytes::from(decode::bytes(bytes)?), Revision::new(decode::count(revision)?))
+        .with_expires_at(expiry(expires)?))
 }
 
 /// Returns the expiry of a key in a reply.
@@ -186,7 +192,7 @@ fn key_revisions(answer: Value) -> Result<Vec<KeyRevision>> {
     let mut answer = decode::array(answer)?.into_iter();
     let mut found = Vec::with_capacity(answer.len() / 2);
     while let (Some(name), Some(revision)) = (answer.next(), answer.next()) {
-        found.push(KeyRevision { key: decode::id(name)?, revision: Revision::new(decode::count(revision)?) });
+        found.push(KeyRevision::new(decode::id(name)?, Revision::new(decode::count(revision)?)));
     }
     Ok(found)
 }
@@ -221,5 +227,5 @@ async fn count(engine: &Engine, index: &Index, name: String) -> Result<BucketInf
     let place = index.entity(&name);
     let call = Call::new().key(place.part("names")).key(place.part("expiries"));
     let keys = decode::count(engine.read(OPERATION, &COUNT, &call).await?)?;
-    Ok(BucketInfo { bucket: BucketName::try_from(name).map_err(|_| corrupt(OPERATION))?, keys })
+    Ok(BucketInfo::new(BucketName::try_from(name).map_err(|_| corrupt(OPERATION))?, keys))
 }

@@ -80,5 +80,5 @@ fn change(answer: Value) -> Result<KeyValueEvent> {
             KeyValueEventKind::Put { value: Bytes::from(decode::bytes(bytes)?), expires_at: expiry(expires)? }
         }
     };
-    Ok(KeyValueEvent { key: decode::id(key)?, revision: Revision::new(decode::count(revision)?), kind })
+    Ok(KeyValueEvent::new(decode::id(key)?, Revision::new(decode::count(revision)?), kind))
 }

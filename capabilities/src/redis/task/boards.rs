@@ -40,7 +40,11 @@ fn with_tasks(call: Call, operation: &'static str, tasks: &[NewTask]) -> Result<
         call = call.arg(task.id.as_str()).number(task.retries_max).bytes(fixed);
     }
     if bytes > NEW_TASKS_BYTES_MAX {
-        let error = Error::new(ErrorKind::ResourceExhausted, operation, "add so much in several calls");
+        let error = Error::new(
+            ErrorKind::ResourceExhausted,
+            operation,
+            "is too large for one call; add the tasks in several calls",
+        );
         return Err(error.with_field("tasks").with_limit(size(bytes), size(NEW_TASKS_BYTES_MAX)));
     }
     Ok(call)
@@ -66,8 +70,8 @@ impl RedisTaskStore {
         let name = board.conversation.as_str();
         let answer = self.engine.write(CREATE, &scripts::CREATE, &self.index, name, &call).await?;
         added(Answer::new(answer)?, CREATE)?;
-        let tasks = BoardStatusCounts { planned: size(new.tasks.len()), ..BoardStatusCounts::default() };
-        Ok(Board { id: board.clone(), label: new.label, parent: new.parent, tasks })
+        let tasks = BoardStatusCounts::default().with_planned(size(new.tasks.len()));
+        Ok(Board::new(board.clone(), tasks).with_label(new.label).with_parent(new.parent))
     }
 
     pub(super) async fn add(&self, board: &BoardId, tasks: Vec<NewTask>) -> Result<Vec<Task>> {
@@ -112,6 +116,9 @@ impl RedisTaskStore {
         query: &TaskQuery,
         page: &PageRequest<TaskPosition>,
     ) -> Result<Page<Task, TaskPosition>> {
+        for status in &query.statuses {
+            rows::digit_of(operation, *status)?;
+        }
         let statuses = rows::digits(|status| query.wants(status));
         let wanted = page.limit.saturating_add(1);
         let mut tasks: Vec<Task> = Vec::new();

@@ -38,25 +38,32 @@ pub(super) fn fixed_text(task: &NewTask) -> Result<Bytes> {
         .map_err(|_| Error::invalid(OPERATION, "task.metadata", "cannot be written as JSON"))
 }
 
-/// Returns the digit of a status in scripts and records: its position in the list of all statuses.
-pub(super) fn digit(status: TaskStatus) -> char {
+/// Returns the digit of a status in scripts and records: its position in the list of all statuses. `None` for
+/// a status that was added after these scripts.
+fn digit(status: TaskStatus) -> Option<char> {
     match status {
-        TaskStatus::Planned => '0',
-        TaskStatus::InProgress => '1',
-        TaskStatus::Blocked => '2',
-        TaskStatus::Succeeded => '3',
-        TaskStatus::Failed => '4',
-        TaskStatus::Abandoned => '5',
+        TaskStatus::Planned => Some('0'),
+        TaskStatus::InProgress => Some('1'),
+        TaskStatus::Blocked => Some('2'),
+        TaskStatus::Succeeded => Some('3'),
+        TaskStatus::Failed => Some('4'),
+        TaskStatus::Abandoned => Some('5'),
+        _ => None,
     }
 }
 
-/// Returns the digits of the statuses for which the rule is true.
+/// Returns the digit of a status that a caller names.
+pub(super) fn digit_of(operation: &'static str, status: TaskStatus) -> Result<char> {
+    digit(status).ok_or_else(|| Error::unknown_value(operation, "status"))
+}
+
+/// Returns the digits of the stored statuses for which the rule is true.
 pub(super) fn digits(rule: impl Fn(TaskStatus) -> bool) -> String {
-    TaskStatus::ALL.iter().copied().filter(|status| rule(*status)).map(digit).collect()
+    TaskStatus::ALL.iter().copied().filter(|status| rule(*status)).filter_map(digit).collect()
 }
 
 fn status(text: &str) -> Option<TaskStatus> {
-    TaskStatus::ALL.iter().copied().find(|status| text.chars().eq([digit(*status)]))
+    TaskStatus::ALL.iter().copied().find(|status| text.chars().eq(digit(*status)))
 }
 
 /// The first word of a reply and the parts that follow it.
@@ -87,25 +94,40 @@ impl Answer {
     pub(super) fn refusal(mut self, operation: &'static str) -> Error {
         let conflict = |message: &'static str| Error::new(ErrorKind::Conflict, operation, message);
         match self.word.as_str() {
-            "no_board" => Error::new(ErrorKind::NotFound, operation, "there is no such board"),
-            "no_task" => Error::new(ErrorKind::NotFound, operation, "there is no such task on the board"),
-            "exists" => Error::new(ErrorKind::AlreadyExists, operation, "the board is there"),
-            "taken" => {
-                Error::new(ErrorKind::AlreadyExists, operation, "a task with one of the ids is on the board")
-                    .with_field("tasks.id")
+            "no_board" => {
+                Error::new(ErrorKind::NotFound, operation, "the board does not exist; create it first")
             }
-            "revision" => conflict("the task is at another revision"),
-            "token" => conflict("the token is not the one of the task's lease"),
+            "no_task" => {
+                Error::new(ErrorKind::NotFound, operation, "the board has no task with this id; check the id")
+            }
+            "exists" => Error::new(
+                ErrorKind::AlreadyExists,
+                operation,
+                "the board already exists; add tasks to it or use another id",
+            ),
+            "taken" => Error::new(
+                ErrorKind::AlreadyExists,
+                operation,
+                "the board already has a task with one of these ids; use new ids",
+            )
+            .with_field("tasks.id"),
+            "revision" => conflict("the task is at another revision; read the task and try again"),
+            "token" => conflict("the token does not match the task's lease; claim the task again"),
             "status" => {
-                let error = conflict("a task that stands so cannot take this step");
+                let error = conflict(
+                    "this transition is not allowed; see the table of transitions of \
+                                      `TaskStore`",
+                );
                 match decode::text(self.next()).ok().as_deref().and_then(status) {
                     Some(from) => error.with_context("from", from.as_str()),
                     None => error,
                 }
             }
-            "full" => {
-                Error::new(ErrorKind::ResourceExhausted, operation, "the board has used up its numbers")
-            }
+            "full" => Error::new(
+                ErrorKind::ResourceExhausted,
+                operation,
+                "the board has used all of its numbers; create another board",
+            ),
             _ => corrupt(operation),
         }
     }
@@ -128,26 +150,26 @@ fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
         Err(_) => None,
         Ok(token) => {
             let (ends, worker) = (next()?, next()?);
-            Some(Lease {
-                token: FencingToken::new(number(token)?),
-                expires_at: decode::timestamp(number(ends)?)?,
-                worker: worker.try_into().map_err(|_| corrupt(OPERATION))?,
-            })
+            Some(Lease::new(
+                worker.try_into().map_err(|_| corrupt(OPERATION))?,
+                FencingToken::new(number(token)?),
+                decode::timestamp(number(ends)?)?,
+            ))
         }
     };
-    Ok(Task {
-        id: decode::id(id)?,
-        title: fixed.title.into_owned(),
-        description: fixed.description.map(Cow::into_owned),
-        status: status(status_digit).ok_or_else(|| corrupt(OPERATION))?,
-        position: TaskPosition(number(position)?),
-        revision: Revision::new(number(revision)?),
-        retries: number(retries)?,
-        retries_max: number(retries_max)?,
-        result: decode::optional(result).map(decode::text).transpose()?,
-        lease,
-        metadata: fixed.metadata.into_owned(),
-    })
+    Ok(Task::new(
+        decode::id(id)?,
+        fixed.title.into_owned(),
+        TaskPosition(number(position)?),
+        Revision::new(number(revision)?),
+    )
+    .with_description(fixed.description.map(Cow::into_owned))
+    .with_status(status(status_digit).ok_or_else(|| corrupt(OPERATION))?)
+    .with_retries(number(retries)?)
+    .with_retries_max(number(retries_max)?)
+    .with_result(decode::optional(result).map(decode::text).transpose()?)
+    .with_lease(lease)
+    .with_metadata(fixed.metadata.into_owned()))
 }
 
 fn number<N: std::str::FromStr>(text: &str) -> Result<N> {
@@ -165,7 +187,7 @@ pub(super) fn board(conversation: &ConversationId, row: Value) -> Result<Board> 
     for &status in TaskStatus::ALL {
         *tasks.of_mut(status) = decode::count(next()?)?;
     }
-    Ok(Board { id, label, parent, tasks })
+    Ok(Board::new(id, tasks).with_label(label).with_parent(parent))
 }
 
 #[cfg(test)]
@@ -176,7 +198,7 @@ mod tests {
     fn a_status_and_its_digit_name_each_other() {
         assert_eq!(digits(|_| true), "012345");
         for (place, each) in TaskStatus::ALL.iter().copied().enumerate() {
-            assert_eq!(digit(each).to_string(), place.to_string());
+            assert_eq!(digit_of("test", each).unwrap().to_string(), place.to_string());
             assert_eq!(status(&place.to_string()), Some(each));
         }
         assert_eq!((status("6"), status(""), status("00")), (None, None, None));

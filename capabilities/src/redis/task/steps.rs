@@ -8,7 +8,7 @@ use larder_kernel::{
 };
 
 use super::conversation::{Conversation, board_call};
-use super::rows::{Answer, digit, digits};
+use super::rows::{Answer, digit_of, digits};
 use super::{CLAIM, FORCE_RETRY, RENEW, RETRY, RedisTaskStore, UPDATE, scripts};
 use crate::redis::decode;
 use crate::redis::failure::corrupt;
@@ -29,7 +29,7 @@ impl RedisTaskStore {
     pub(super) async fn update(&self, board: &BoardId, task: &TaskId, step: &Transition) -> Result<Task> {
         let call = board_call(&self.index, board)
             .arg(task.as_str())
-            .number(digit(step.to))
+            .number(digit_of(UPDATE, step.to)?)
             .arg(digits(|from| from.allows(step.to)))
             .arg(optional(step.expected.map(larder_kernel::Revision::get)))
             .arg(optional(step.token.map(FencingToken::get)))
@@ -74,8 +74,8 @@ impl RedisTaskStore {
     /// Ends the running tasks of a conversation.
     pub(super) async fn settle(&self, operation: &'static str, conversation: &ConversationId) -> Result<u64> {
         let conversation = Conversation::new(&self.index, conversation);
-        let call =
-            conversation.call_to_all().bytes(conversation.prefix()).number(digit(TaskStatus::Succeeded));
+        let succeeded = digit_of(operation, TaskStatus::Succeeded)?;
+        let call = conversation.call_to_all().bytes(conversation.prefix()).number(succeeded);
         let mut answer = self.step(operation, &scripts::SETTLE, &call).await?;
         match answer.word.as_str() {
             "settled" => decode::count(answer.next()),
@@ -97,7 +97,7 @@ impl RedisTaskStore {
             "task" => {
                 let task = answer.task()?;
                 let token = task.lease.as_ref().map(|lease| lease.token).ok_or_else(|| corrupt(CLAIM))?;
-                Ok(Some(Claim { task, token }))
+                Ok(Some(Claim::new(task, token)))
             }
             _ => Err(answer.refusal(CLAIM)),
         }

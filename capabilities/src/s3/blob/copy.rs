@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{BlobInfo, BlobKey, Error, ErrorKind, Outcome, Result, Timestamp};
+use larder_kernel::{BlobInfo, BlobKey, ETag, Error, ErrorKind, Outcome, Result, Timestamp};
 
 use super::condition::{Attributes, Condition};
 use super::read;
@@ -42,7 +42,11 @@ pub(crate) async fn copy(
             return Ok(copied);
         }
     }
-    Err(Error::new(ErrorKind::Conflict, OPERATION, "the source keeps changing while it is copied"))
+    Err(Error::new(
+        ErrorKind::Conflict,
+        OPERATION,
+        "the source changed during every attempt to copy it; try again later",
+    ))
 }
 
 /// Copies the known version; `None` if the source has another version by now.
@@ -67,12 +71,14 @@ async fn at_once(
     let result = answer.copy_object_result();
     let modified_at = time_in(OPERATION, result.and_then(|result| result.last_modified()));
     let tag = result.and_then(|result| result.e_tag());
-    Ok(Some(BlobInfo {
-        key: target.clone(),
-        etag: written_tag(engine, layout, target, OPERATION, tag).await.map_err(copied)?,
-        modified_at: modified_at.unwrap_or_else(|_| Timestamp::now()),
-        ..info
-    }))
+    let etag = written_tag(engine, layout, target, OPERATION, tag).await.map_err(copied)?;
+    Ok(Some(moved(info, target, etag, modified_at.unwrap_or_else(|_| Timestamp::now()))))
+}
+
+/// Returns the properties of the source as those of its copy.
+fn moved(mut info: BlobInfo, target: &BlobKey, etag: ETag, modified_at: Timestamp) -> BlobInfo {
+    (info.key, info.etag, info.modified_at) = (target.clone(), etag, modified_at);
+    info
 }
 
 /// Marks an error that occurred after the copy was made.
@@ -101,12 +107,8 @@ async fn in_parts(
             return if changed { Ok(None) } else { Err(in_operation(error)) };
         }
     };
-    Ok(Some(BlobInfo {
-        key: target.clone(),
-        etag: written_tag(engine, layout, target, OPERATION, tag.as_deref()).await.map_err(copied)?,
-        modified_at: Timestamp::now(),
-        ..info
-    }))
+    let etag = written_tag(engine, layout, target, OPERATION, tag.as_deref()).await.map_err(copied)?;
+    Ok(Some(moved(info, target, etag, Timestamp::now())))
 }
 
 async fn send(

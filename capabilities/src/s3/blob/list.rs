@@ -46,7 +46,7 @@ pub(crate) async fn page(
         return Err(Error::new(
             ErrorKind::Unexpected,
             operation,
-            "the server cut a listing short at nothing",
+            "the server returned an incomplete listing without a position; use another server",
         )
         .with_outcome(Outcome::NotApplied));
     }
@@ -152,20 +152,15 @@ async fn entry(engine: &Engine, layout: &Layout, key: BlobKey, object: Object) -
     if object.e_tag().is_none() {
         // Some servers omit the tag in listings.
         return match read::head(engine, layout, OPERATION, &key).await {
-            Ok(info) => Ok(Some(BlobEntry {
-                key: info.key,
-                size: info.size,
-                etag: info.etag,
-                modified_at: info.modified_at,
-            })),
+            Ok(info) => Ok(Some(BlobEntry::new(info.key, info.size, info.etag, info.modified_at))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         };
     }
-    Ok(Some(BlobEntry {
-        size: size_in(OPERATION, object.size)?,
-        etag: etag_in(OPERATION, object.e_tag())?,
-        modified_at: time_in(OPERATION, object.last_modified())?,
+    Ok(Some(BlobEntry::new(
         key,
-    }))
+        size_in(OPERATION, object.size)?,
+        etag_in(OPERATION, object.e_tag())?,
+        time_in(OPERATION, object.last_modified())?,
+    )))
 }

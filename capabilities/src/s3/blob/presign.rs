@@ -28,7 +28,7 @@ pub(crate) async fn presign(
         .start_time(began)
         .expires_in(valid_for)
         .build()
-        .map_err(|_| Error::invalid(OPERATION, "valid_for", "is no time that a URL can be valid for"))?;
+        .map_err(|_| Error::invalid(OPERATION, "valid_for", "is not a possible validity of a URL"))?;
     let object = layout.object(key);
     let signed = match request.method {
         PresignMethod::Get => {
@@ -45,14 +45,11 @@ pub(crate) async fn presign(
                 .presigned(config);
             signing.await.map_err(|error| failed(OPERATION, Effect::Read, &error))?
         }
+        _ => return Err(Error::unknown_value(OPERATION, "method")),
     };
     check_method(&signed, request.method)?;
-    Ok(PresignedUrl {
-        url: signed.uri().to_owned(),
-        method: request.method,
-        expires_at: expires_at(since_1970 + valid_for)?,
-        headers: signed.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-    })
+    Ok(PresignedUrl::new(signed.uri().to_owned(), request.method, expires_at(since_1970 + valid_for)?)
+        .with_headers(signed.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
 }
 
 fn expires_at(since_1970: Duration) -> Result<Timestamp> {
@@ -63,10 +60,11 @@ fn check_method(signed: &PresignedRequest, method: PresignMethod) -> Result<()> 
     let wanted = match method {
         PresignMethod::Get => "GET",
         PresignMethod::Put => "PUT",
+        _ => return Err(Error::unknown_value(OPERATION, "method")),
     };
     if signed.method() == wanted {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Unexpected, OPERATION, "another method was signed than the one asked for")
+    Err(Error::new(ErrorKind::Unexpected, OPERATION, "the URL was signed for another method")
         .with_outcome(Outcome::NotApplied))
 }

@@ -68,7 +68,7 @@ pub(crate) async fn get(
         }
         let info = head(engine, layout, OPERATION, key).await?;
         if options.range.is_none() && info.size == 0 {
-            return Ok(BlobRead { range: 0..0, info, bytes: stream::empty().boxed() });
+            return Ok(BlobRead::new(info, 0..0, stream::empty().boxed()));
         }
         let range = options.range.map_or(Ok(0..info.size), |range| range.resolve(info.size))?;
         match open(engine, &object, &first_of(&range), info.etag.as_str()).await {
@@ -185,9 +185,13 @@ fn changed() -> Error {
 }
 
 fn broke_off() -> Error {
-    Error::new(ErrorKind::Unavailable, OPERATION, "the connection broke off and could not be taken up again")
-        .with_outcome(Outcome::NotApplied)
-        .with_idempotent(true)
+    Error::new(
+        ErrorKind::Unavailable,
+        OPERATION,
+        "the connection was lost and could not be restored; try again",
+    )
+    .with_outcome(Outcome::NotApplied)
+    .with_idempotent(true)
 }
 
 /// A body that is being received, and the range of the blob that it still delivers.
@@ -298,7 +302,7 @@ fn deliver(source: Source, body: Body) -> BlobRead {
         Ok(delivery.next().await?.map(|piece| (piece, delivery)))
     })
     .boxed();
-    BlobRead { info, range, bytes }
+    BlobRead::new(info, range, bytes)
 }
 
 /// A running delivery.

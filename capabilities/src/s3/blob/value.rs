@@ -68,14 +68,14 @@ pub(crate) struct ObjectHeaders<'a> {
 impl ObjectHeaders<'_> {
     pub(crate) fn into_info(self, operation: &'static str, key: &BlobKey) -> Result<BlobInfo> {
         let metadata = self.metadata.into_iter().flatten();
-        Ok(BlobInfo {
-            key: key.clone(),
-            size: self.size,
-            etag: etag_in(operation, self.etag)?,
-            content_type: content_type_in(self.content_type),
-            metadata: metadata.map(|(name, value)| (name.replace('.', "_"), value.clone())).collect(),
-            modified_at: time_in(operation, self.modified_at)?,
-        })
+        Ok(BlobInfo::new(
+            key.clone(),
+            self.size,
+            etag_in(operation, self.etag)?,
+            time_in(operation, self.modified_at)?,
+        )
+        .with_content_type(content_type_in(self.content_type))
+        .with_metadata(metadata.map(|(name, value)| (name.replace('.', "_"), value.clone())).collect()))
     }
 }
 

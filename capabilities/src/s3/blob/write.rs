@@ -47,7 +47,9 @@ pub(crate) async fn put(
         .await
         .map_err(|error| error.with_outcome(Outcome::Unknown).with_idempotent(repeatable))?;
     let BlobPutOptions { content_type, metadata, .. } = options;
-    Ok(BlobInfo { key: key.clone(), size, etag, content_type, metadata, modified_at })
+    Ok(BlobInfo::new(key.clone(), size, etag, modified_at)
+        .with_content_type(content_type)
+        .with_metadata(metadata))
 }
 
 /// Returns the tag of a blob that was just written. If the write's response has none, requests it.

@@ -123,9 +123,7 @@ pub(super) fn count(connection: &Connection, namespace: &Namespace) -> Fallible<
     )?;
     let mut rows = statement.query(params![namespace.as_str()])?;
     match rows.next()? {
-        Some(row) => {
-            Ok(GraphCounts { entities: value::unsigned(row, 0)?, relationships: value::unsigned(row, 1)? })
-        }
+        Some(row) => Ok(GraphCounts::new(value::unsigned(row, 0)?, value::unsigned(row, 1)?)),
         None => Ok(GraphCounts::default()),
     }
 }

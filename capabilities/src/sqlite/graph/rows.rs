@@ -20,22 +20,13 @@ pub(super) fn entity_key(
 
 /// Returns an entity from the columns id, entity_type and properties.
 pub(super) fn entity(row: &Row<'_>) -> Fallible<Entity> {
-    Ok(Entity {
-        id: value::id(row, 0)?,
-        entity_type: value::id(row, 1)?,
-        properties: value::metadata(row, 2)?,
-    })
+    Ok(Entity::new(value::id(row, 0)?, value::id(row, 1)?).with_properties(value::metadata(row, 2)?))
 }
 
 /// Returns a relationship from the columns id, relationship_type, the ids of both ends and properties.
 pub(super) fn relationship(row: &Row<'_>) -> Fallible<Relationship> {
-    Ok(Relationship {
-        id: value::id(row, 0)?,
-        relationship_type: value::id(row, 1)?,
-        source: value::id(row, 2)?,
-        target: value::id(row, 3)?,
-        properties: value::metadata(row, 4)?,
-    })
+    Ok(Relationship::new(value::id(row, 0)?, value::id(row, 1)?, value::id(row, 2)?, value::id(row, 3)?)
+        .with_properties(value::metadata(row, 4)?))
 }
 
 /// Returns the entities with these ids, in their order.

@@ -25,9 +25,11 @@ pub(super) const OUT: &str =
 pub(super) const IN: &str =
     "SELECT key, source, relationship_type FROM relationships WHERE target = ?1 AND id >= ?2 ORDER BY id";
 /// All relationships of an entity, with all their columns.
-pub(super) const FULL_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties FROM relationships \
+pub(super) const FULL_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties \
+                                   FROM relationships \
      WHERE source = ?1 ORDER BY id";
-pub(super) const FULL_IN: &str = "SELECT key, source, id, relationship_type, source, target, properties FROM relationships \
+pub(super) const FULL_IN: &str = "SELECT key, source, id, relationship_type, source, target, properties FROM \
+                                  relationships \
      WHERE target = ?1 ORDER BY id";
 
 /// The cost of a relationship in a read's budget: one page each for its row, its other end, and the id of
@@ -321,11 +323,11 @@ impl Traversal {
                 Discovered::Loaded(entity) => entity,
                 Discovered::IdOnly(_) => read.entity(&mut statement, key)?,
             };
-            entities.push(Reached { entity, hops });
+            entities.push(Reached::new(entity, hops));
         }
         let mut relationships = self.relationships(read)?;
         relationships.sort_unstable_by(|left, right| left.id.cmp(&right.id));
-        Ok(SubGraph { entities, relationships })
+        Ok(SubGraph::new(entities, relationships))
     }
 
     fn relationships(&mut self, read: &mut Read<'_>) -> Fallible<Vec<Relationship>> {
@@ -342,13 +344,10 @@ impl Traversal {
             let end = |key| -> Fallible<EntityId> {
                 Ok(self.reached.get(&key).cloned().ok_or_else(|| corrupt("sqlite.read"))?)
             };
-            relationships.push(Relationship {
-                id: edge.id,
-                relationship_type: edge.relationship_type,
-                source: end(edge.source)?,
-                target: end(edge.target)?,
-                properties: edge.properties,
-            });
+            relationships.push(
+                Relationship::new(edge.id, edge.relationship_type, end(edge.source)?, end(edge.target)?)
+                    .with_properties(edge.properties),
+            );
         }
         Ok(relationships)
     }

@@ -77,7 +77,7 @@ fn end(connection: &Connection, namespace: &Namespace, id: &EntityId, field: &'s
         Error::new(
             ErrorKind::NotFound,
             "graph.upsert_relationships",
-            "an end of the relationship is no entity of the graph",
+            "the source or target entity does not exist; write the entities first",
         )
         .with_field(field)
         .into()
@@ -96,7 +96,7 @@ pub(super) fn delete_entity(
         .prepare_cached("DELETE FROM relationships WHERE source = ?1 OR target = ?1")?
         .execute([key])?;
     connection.prepare_cached("DELETE FROM entities WHERE key = ?1")?.execute([key])?;
-    Ok(DeletedEntity { existed: true, relationships: check::size(relationships) })
+    Ok(DeletedEntity::new(true, check::size(relationships)))
 }
 
 /// Deletes a relationship and returns true if it existed.

@@ -79,7 +79,8 @@ impl Subscription {
 }
 
 fn closed() -> Error {
-    Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed").with_outcome(Outcome::NotApplied)
+    Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed; open it again")
+        .with_outcome(Outcome::NotApplied)
 }
 
 /// A stored event of a thread that is not a message.
@@ -160,7 +161,7 @@ fn next_event(rows: &mut Rows<'_>) -> Fallible<Option<EventRow>> {
 fn next_message(rows: &mut Rows<'_>) -> Fallible<Option<(HistoryEvent, u64)>> {
     let Some(row) = rows.next()? else { return Ok(None) };
     let kind = HistoryEventKind::Appended { message: decode(row, 2)?, thread_bytes: count(row.get(1)?)? };
-    Ok(Some((HistoryEvent { seq: Seq::new(row.get(0)?), kind }, count(row.get(3)?)?)))
+    Ok(Some((HistoryEvent::new(Seq::new(row.get(0)?), kind), count(row.get(3)?)?)))
 }
 
 fn into_event(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryEvent> {
@@ -176,7 +177,7 @@ fn into_event(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryE
         },
         _ => return Err(corrupt(OPERATION).into()),
     };
-    Ok(HistoryEvent { seq: Seq::new(row.seq), kind })
+    Ok(HistoryEvent::new(Seq::new(row.seq), kind))
 }
 
 /// Returns the remaining messages of a replacement.

@@ -13,7 +13,7 @@ pub(super) struct Encoded {
     run: Option<RunId>,
     author: Option<Author>,
     pub(super) bytes: i64,
-    pub(super) body: String,
+    pub(super) body: Vec<u8>,
 }
 
 impl Encoded {
@@ -45,11 +45,11 @@ impl Encoded {
 
 /// Returns the message in `column`.
 pub(super) fn decode(row: &Row<'_>, column: usize) -> Fallible<Arc<ChatMessage>> {
-    let body = row.get_ref(column)?.as_bytes().ok();
+    let body = row.get_ref(column)?.as_blob().ok();
     Ok(body.and_then(crate::message::decode).ok_or_else(|| corrupt("history.read"))?)
 }
 
 /// Returns the message of a row that begins with `seq` and `body`.
 pub(super) fn stored(row: &Row<'_>) -> Fallible<StoredMessage> {
-    Ok(StoredMessage { seq: Seq::new(row.get(0)?), message: decode(row, 1)? })
+    Ok(StoredMessage::new(Seq::new(row.get(0)?), decode(row, 1)?))
 }

@@ -56,7 +56,7 @@ pub(super) fn append(
         )?;
         statement.execute(params![row.id, key.as_str(), digest, first, row.last_seq])?;
     }
-    Ok(Appended { first: Seq::new(first), last: Seq::new(row.last_seq) })
+    Ok(Appended::new(Seq::new(first), Seq::new(row.last_seq)))
 }
 
 /// Returns the first result of an append with this key, if the messages are the same.
@@ -75,12 +75,12 @@ fn repeated(
     match found {
         None => Ok(None),
         Some((first_digest, first, last)) if first_digest == *digest => {
-            Ok(Some(Appended { first: Seq::new(first), last: Seq::new(last) }))
+            Ok(Some(Appended::new(Seq::new(first), Seq::new(last))))
         }
         Some(_) => Err(Error::new(
             ErrorKind::Conflict,
             "history.append_many",
-            "the idempotency key was used for other messages",
+            "the idempotency key was used for different messages; use a new key",
         )
         .into()),
     }
@@ -111,7 +111,11 @@ pub(super) fn clear_run(sql: &Connection, row: &mut ThreadRow, run: &RunId) -> F
 }
 
 pub(super) fn target_exists() -> Error {
-    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "history.fork",
+        "the target already has messages; fork into an empty thread",
+    )
 }
 
 pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: Seq) -> Fallible<Forked> {
@@ -123,7 +127,12 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
     let source = source.filter(|row| row.messages > 0).map_or(0, |row| row.id);
     let slices = slices(sql, source, up_to.get())?;
     if slices.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages").into());
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            "history.fork",
+            "the source has no messages to copy; check the thread and `up_to`",
+        )
+        .into());
     }
     let mut row = ThreadRow::find_or_make(sql, target)?;
     let mut statement = sql.prepare_cached(
@@ -142,7 +151,7 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
         after = slice.end;
     }
     row.save(sql)?;
-    Ok(Forked { messages: count(row.messages)?, last: Seq::new(row.last_seq) })
+    Ok(Forked::new(count(row.messages)?, Seq::new(row.last_seq)))
 }
 
 /// Consecutive messages of a thread that are copied in one step.
@@ -190,10 +199,10 @@ pub(super) fn replace(
     let found = expire(sql, address)?;
     let (last_seq, changed_seq) = found.map_or((0, 0), |row| (row.last_seq, row.changed_seq));
     if seen.get() > last_seq {
-        return conflict("the thread does not reach that far");
+        return conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again");
     }
     if changed_seq > seen.get() {
-        return conflict("the thread lost messages since it was read");
+        return conflict("messages were removed from the thread after `seen`; read the thread again");
     }
     let mut row = ThreadRow::find_or_make(sql, address)?;
     let removed = remove_up_to(sql, &mut row, up_to.get())?;
@@ -209,7 +218,7 @@ pub(super) fn replace(
     )?;
     statement.execute([row.id, seq, REPLACED, length(removed), up_to.get(), row.bytes])?;
     row.save(sql)?;
-    Ok(Ok(Replaced { removed: larder_kernel::check::size(removed), seq: Seq::new(seq) }))
+    Ok(Ok(Replaced::new(larder_kernel::check::size(removed), Seq::new(seq))))
 }
 
 fn remove_up_to(sql: &Connection, row: &mut ThreadRow, up_to: i64) -> Fallible<usize> {

@@ -55,7 +55,11 @@ fn next_revision(sql: &Connection, address: &Address) -> Fallible<i64> {
 }
 
 fn conflict(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
 
 pub(super) fn put(
@@ -71,7 +75,12 @@ pub(super) fn put(
         KeyValueCondition::None => {}
         KeyValueCondition::Absent => {
             if revision_of(sql, address, key, now_ms)?.is_some() {
-                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists").into());
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    OPERATION,
+                    "the key already exists; read it or write without the condition",
+                )
+                .into());
             }
         }
         KeyValueCondition::AtRevision(at) => {
@@ -79,6 +88,7 @@ pub(super) fn put(
                 return Err(conflict(OPERATION).into());
             }
         }
+        _ => return Err(Error::unknown_value(OPERATION, "condition").into()),
     }
     let revision = next_revision(sql, address)?;
     let (namespace, bucket) = address.key();
@@ -241,11 +251,13 @@ pub(super) fn get(
     let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms(), bytes_max])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let expires_ms: Option<i64> = row.get(1)?;
-    Ok(Some(KeyValueEntry {
-        value: Bytes::from(row.get::<_, Option<Vec<u8>>>(2)?.ok_or(Failure::BudgetExceeded)?),
-        revision: Revision::new(count(row.get(0)?)?),
-        expires_at: expires_ms.map(timestamp).transpose()?,
-    }))
+    Ok(Some(
+        KeyValueEntry::new(
+            Bytes::from(row.get::<_, Option<Vec<u8>>>(2)?.ok_or(Failure::BudgetExceeded)?),
+            Revision::new(count(row.get(0)?)?),
+        )
+        .with_expires_at(expires_ms.map(timestamp).transpose()?),
+    ))
 }
 
 /// Returns the keys of a page and one more. Keys compare by their bytes, so keys with the prefix are
@@ -281,8 +293,7 @@ pub(super) fn list(
         }
         let expires_ms: Option<i64> = row.get(2)?;
         if expires_ms.is_none_or(|expires_ms| now_ms < expires_ms) {
-            found
-                .push(KeyRevision { key: Key::try_from(key)?, revision: Revision::new(count(row.get(1)?)?) });
+            found.push(KeyRevision::new(Key::try_from(key)?, Revision::new(count(row.get(1)?)?)));
         }
     }
     Ok(found)
@@ -305,7 +316,7 @@ pub(super) fn buckets(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let bucket = BucketName::try_from(row.get::<_, String>(0)?)?;
-        found.push(BucketInfo { bucket, keys: count(row.get(1)?)? });
+        found.push(BucketInfo::new(bucket, count(row.get(1)?)?));
     }
     Ok(found)
 }

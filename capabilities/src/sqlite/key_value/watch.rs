@@ -46,7 +46,7 @@ impl ChangeLog for BucketLog {
 
     async fn wait(&mut self) -> Result<()> {
         self.commits.changed().await.map_err(|_| {
-            Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed")
+            Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed; open it again")
                 .with_outcome(Outcome::NotApplied)
         })
     }
@@ -125,7 +125,7 @@ fn next_change(
     }
     let key = Key::new(key)?;
     let (kind, value_bytes) = kind(row)?;
-    let event = KeyValueEvent { key, revision: Revision::new(count(revision)?), kind };
+    let event = KeyValueEvent::new(key, Revision::new(count(revision)?), kind);
     Ok(Some(Change { revision, bytes: value_bytes, event: Some(event) }))
 }
 

@@ -55,25 +55,25 @@ pub(super) fn task(row: &Row<'_>) -> Fallible<Task> {
     let expires_ms: Option<i64> = row.get(8)?;
     let lease = match expires_ms {
         None => None,
-        Some(ms) => Some(Lease {
-            worker: value::id(row, 6)?,
-            token: FencingToken::new(value::unsigned(row, 7)?),
-            expires_at: value::timestamp(ms)?,
-        }),
+        Some(ms) => Some(Lease::new(
+            value::id(row, 6)?,
+            FencingToken::new(value::unsigned(row, 7)?),
+            value::timestamp(ms)?,
+        )),
     };
-    Ok(Task {
-        id: value::id(row, 0)?,
-        position: TaskPosition(value::unsigned(row, 1)?),
-        revision: Revision::new(value::unsigned(row, 2)?),
-        status: status(row, 3)?,
-        retries: small(row, 4)?,
-        retries_max: small(row, 5)?,
-        lease,
-        title: value::text(row, 9)?,
-        metadata: value::metadata(row, 10)?,
-        description: value::optional_text(row, 11)?,
-        result: value::optional_text(row, 12)?,
-    })
+    Ok(Task::new(
+        value::id(row, 0)?,
+        value::text(row, 9)?,
+        TaskPosition(value::unsigned(row, 1)?),
+        Revision::new(value::unsigned(row, 2)?),
+    )
+    .with_status(status(row, 3)?)
+    .with_retries(small(row, 4)?)
+    .with_retries_max(small(row, 5)?)
+    .with_lease(lease)
+    .with_metadata(value::metadata(row, 10)?)
+    .with_description(value::optional_text(row, 11)?)
+    .with_result(value::optional_text(row, 12)?))
 }
 
 /// Returns the task with this id on the board of a row.
@@ -151,10 +151,10 @@ pub(super) fn board(connection: &Connection, row: &Row<'_>) -> Fallible<Board> {
         rusqlite::types::ValueRef::Null => None,
         _ => Some(value::id(row, 3)?),
     };
-    Ok(Board {
-        id: BoardId { conversation: value::id(row, 1)?, agent: value::id(row, 2)? },
-        parent,
-        label: value::optional_text(row, 4)?,
-        tasks: counts(connection, row.get(0)?)?,
-    })
+    Ok(Board::new(
+        BoardId { conversation: value::id(row, 1)?, agent: value::id(row, 2)? },
+        counts(connection, row.get(0)?)?,
+    )
+    .with_parent(parent)
+    .with_label(value::optional_text(row, 4)?))
 }

@@ -51,12 +51,9 @@ pub(super) fn collection(
 /// Returns a document from the columns content, metadata and embedding.
 fn document(row: &Row<'_>, id: DocumentId) -> Fallible<Document> {
     let bytes = row.get_ref(2)?.as_blob().map_err(|_| corrupt("sqlite.read"))?;
-    Ok(Document {
-        id,
-        content: value::text(row, 0)?,
-        metadata: value::metadata(row, 1)?,
-        embedding: Some(from_bytes(bytes).ok_or_else(|| corrupt("sqlite.read"))?),
-    })
+    Ok(Document::new(id, value::text(row, 0)?)
+        .with_metadata(value::metadata(row, 1)?)
+        .with_embedding(from_bytes(bytes).ok_or_else(|| corrupt("sqlite.read"))?))
 }
 
 /// Returns the documents with these ids, in their order.
@@ -132,11 +129,11 @@ pub(super) fn list_collections(
     let mut rows = statement.query(params![namespace.as_str(), after, value::length(page.limit) + 1])?;
     let mut collections = Vec::new();
     while let Some(row) = rows.next()? {
-        collections.push(CollectionInfo {
-            collection: value::id(row, 0)?,
-            dimensions: dimensions(row, 1)?,
-            documents: value::unsigned(row, 2)?,
-        });
+        collections.push(CollectionInfo::new(
+            value::id(row, 0)?,
+            dimensions(row, 1)?,
+            value::unsigned(row, 2)?,
+        ));
     }
     Ok(Page::from_surplus(collections, page.limit, |info| info.collection.clone()))
 }

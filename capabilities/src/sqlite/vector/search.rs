@@ -116,7 +116,7 @@ fn hits(connection: &Connection, top: TopK) -> Fallible<Vec<SearchHit>> {
         .into_iter()
         .map(|Candidate { score, id, key }| {
             let (content, metadata) = content(connection, key)?;
-            Ok(SearchHit { id, score, content, metadata })
+            Ok(SearchHit::new(id, score, content).with_metadata(metadata))
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 //! The writes, each inside one transaction.
 
 use larder_kernel::storage::vector::{PreparedDocument, check_dimension};
-use larder_kernel::{CollectionName, DocumentId, Filter, Namespace, PutMode, PutReport};
+use larder_kernel::{CollectionName, DocumentId, Error, Filter, Namespace, PutMode, PutReport};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::PUT;
@@ -21,12 +21,17 @@ pub(super) fn put(
     let Some(first) = documents.first() else { return Ok(PutReport::default()) };
     let found = found_or_made(connection, namespace, name, first.embedding.dimensions())?;
     check_dimension(PUT, first.embedding.dimensions(), found.dimensions)?;
+    let replaces = match mode {
+        PutMode::Upsert => true,
+        PutMode::IfAbsent => false,
+        _ => return Err(Error::unknown_value(PUT, "mode").into()),
+    };
     let mut report = PutReport::default();
     let mut inserted = 0_usize;
     for document in documents {
         if insert(connection, found.key, document)? {
             inserted += 1;
-        } else if mode == PutMode::IfAbsent {
+        } else if !replaces {
             report.ignored.push(document.id.clone());
             continue;
         } else {

@@ -77,7 +77,7 @@ pub(crate) async fn what_others_did() {
     let thread = thread("t");
     let say = async || store.append(&thread, ChatMessage::user("text")).await.unwrap().get();
     assert_eq!((say().await, say().await), (1, 2));
-    let ttl = Ttl { after: Duration::from_secs(600), refresh_on_use: true };
+    let ttl = Ttl::sliding(Duration::from_secs(600));
     other.set_ttl(&thread, Some(ttl)).await.unwrap();
     let mut plain = plain_connection().await;
     let messages = part(&namespace, "t", "messages");

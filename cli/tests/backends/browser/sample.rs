@@ -38,7 +38,7 @@ pub(crate) fn report(sound: bool) -> Report {
     let backends = if sound { &BACKENDS[..3] } else { &BACKENDS[..] };
     for (name, url, contracts) in backends {
         let capabilities = contracts.iter().map(|contract| (*contract, Default::default())).collect();
-        let backend = BackendReport { name: (*name).to_owned(), url: (*url).to_owned(), capabilities };
+        let backend = BackendReport::new(*name, *url, capabilities);
         report.add(backend, cases(name, contracts, sound));
         let command = if sound { "cargo larder check" } else { "cargo larder-full check --live" };
         report.again.insert((*name).to_owned(), command.to_owned());
@@ -53,28 +53,12 @@ pub(crate) fn report(sound: bool) -> Report {
     if !sound {
         trouble(&mut report);
     }
-    let known = Waiver {
-        backend: "s3-s3s".to_owned(),
-        clause: Some("BLOB-004".to_owned()),
-        level: Some(Level::Concurrent),
-        reason: "s3s-fs 0.14.1 answers the new bytes with the old ETag while an object is overwritten"
-            .to_owned(),
-        expires: "2027-06-30".parse().unwrap(),
-    };
-    let unused = Waiver {
-        backend: "memory".to_owned(),
-        clause: Some("KV-001".to_owned()),
-        level: None,
-        reason: "mended since".to_owned(),
-        ..known.clone()
-    };
-    let expired = Waiver {
-        backend: "redis".to_owned(),
-        clause: Some("KV-009".to_owned()),
-        level: None,
-        reason: "the server's counters lose an update under load".to_owned(),
-        expires: "2020-01-01".parse().unwrap(),
-    };
+    let reason = "s3s-fs 0.14.1 answers the new bytes with the old ETag while an object is overwritten";
+    let expires = "2027-06-30".parse().unwrap();
+    let known = Waiver::new("s3-s3s", reason, expires).with_clause("BLOB-004").with_level(Level::Concurrent);
+    let unused = Waiver::new("memory", "mended since", expires).with_clause("KV-001");
+    let reason = "the server's counters lose an update under load";
+    let expired = Waiver::new("redis", reason, "2020-01-01".parse().unwrap()).with_clause("KV-009");
     let waivers = if sound { vec![known, unused] } else { vec![known, unused, expired] };
     report.waive(&Waivers::new(waivers).unwrap(), "2026-11-21".parse().unwrap());
     report
@@ -83,20 +67,9 @@ pub(crate) fn report(sound: bool) -> Report {
 fn cases(backend: &str, contracts: &[Contract], sound: bool) -> Vec<CaseReport> {
     let served = suites::all().into_iter().filter(|case| contracts.contains(&case.contract));
     let of = |(index, case): (usize, larder_conformance::Case)| {
-        let mut report = CaseReport {
-            clause: case.clause,
-            case: case.name.clone(),
-            contract: case.contract,
-            backend: backend.to_owned(),
-            level: case.level,
-            outcome: CaseOutcome::Passed,
-            reason: String::new(),
-            expected: String::new(),
-            got: String::new(),
-            waived: None,
-            missing: None,
-            elapsed_us: 300 + 977 * u64::try_from(index).unwrap() % 90_000,
-        };
+        let mut report =
+            CaseReport::passed(case.clause, case.name.clone(), case.contract, backend, case.level);
+        report.elapsed_us = 300 + 977 * u64::try_from(index).unwrap() % 90_000;
         let cypher = backend != "age" && case.clause.starts_with("GRAPH-04");
         let presign = ["fs", "sqlite"].contains(&backend) && case.clause.starts_with("BLOB-05");
         if cypher || presign {
@@ -140,11 +113,10 @@ fn level(backend: &str, level: Level, contract: Option<Contract>) -> LevelReport
 }
 
 fn trouble(report: &mut Report) {
-    let found = |clause| Counterexample {
-        clause,
-        finding: "no order of these calls explains their answers".to_owned(),
-        script: "client 1  put a = 1  |------|\nclient 2  get a = 1      |--| with the tag of 0".to_owned(),
-        seed: 4_711,
+    let found = |clause| {
+        let script = "client 1  put a = 1  |------|\nclient 2  get a = 1      |--| with the tag of 0";
+        let finding = "no order of these calls explains their answers";
+        Counterexample::new(clause, finding.to_owned(), script.to_owned(), 4_711)
     };
     for level in &mut report.levels {
         match (level.backend.as_str(), level.level, level.contract) {
@@ -161,11 +133,8 @@ fn trouble(report: &mut Report) {
             _ => {}
         }
     }
-    report.absent.push(AbsentBackend {
-        name: "postgres live".to_owned(),
-        reason: "LARDER_POSTGRES_URL is not set, and the service cannot be started".to_owned(),
-        required: false,
-    });
+    let reason = "LARDER_POSTGRES_URL is not set, and the service cannot be started";
+    report.absent.push(AbsentBackend::new("postgres live", reason, false));
 }
 
 /// Returns the latency of real calls.

@@ -105,9 +105,9 @@ fn message(dice: &mut Dice) -> ChatMessage {
         message.tool_results.push(ToolResult::error(format!("c{at}"), dice.text()));
     }
     if dice.below(3) == 0 {
-        let size_bytes = dice.some(7);
-        let key = BlobKey::new("a/ b/é").unwrap();
-        message.blobs.push(BlobRef { key, content_type: dice.some("image/png".to_owned()), size_bytes });
+        let mut blob = BlobRef::new(BlobKey::new("a/ b/é").unwrap());
+        (blob.size_bytes, blob.content_type) = (dice.some(7), dice.some("image/png".to_owned()));
+        message.blobs.push(blob);
         let role = dice.some(AgentRole::new("'role").unwrap());
         message = message.with_author(AgentId::new("%author").unwrap(), role).with_token_count(7);
     }
@@ -215,7 +215,8 @@ async fn tasks(stores: &Stores, dice: &mut Dice) {
         let board = BoardId::new(name, &names[(at + 1) % 4]).unwrap();
         let label = dice.some(dice_text(at));
         let parent = dice.some(AgentId::new("parent/é").unwrap());
-        let new = NewBoard { label, parent, tasks: Vec::new() };
+        let mut new = NewBoard::default().with_parent(parent);
+        new.label = label;
         store.create_task_list(&board, new).await.unwrap();
         if at == 3 {
             continue;

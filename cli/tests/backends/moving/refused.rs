@@ -168,7 +168,8 @@ async fn in_part(backend: Backend) {
     to.set().graph().unwrap().upsert_entities(held.entities[3..5].to_vec()).await.unwrap();
     // A board whose first task has not reached its status in the source.
     let board = held.boards[0].clone();
-    let new = NewBoard { label: board.label, parent: board.parent, tasks: Vec::new() };
+    let mut new = NewBoard::default().with_parent(board.parent);
+    new.label = board.label;
     to.set().tasks().unwrap().create_task_list(&board.id, new).await.unwrap();
     if let Some((_, task)) = held.tasks.iter().find(|(of, _)| *of == board.id) {
         let mut new = NewTask::new(task.id.clone(), task.title.clone()).with_retries_max(task.retries_max);

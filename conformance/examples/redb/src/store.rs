@@ -8,7 +8,8 @@ use bytes::Bytes;
 use larder::storage::key_value::{check_list, check_put};
 use larder::{
     BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueEntry,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest,
+    RequestOption, Result, Revision, Store,
 };
 
 use crate::tables::{Failure, Tables};
@@ -66,6 +67,10 @@ impl Store for RedbKeyValueStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::Power)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[RequestOption::ValueCondition, RequestOption::ValueTtl])
     }
 
     async fn erase(&self) -> Result<()> {

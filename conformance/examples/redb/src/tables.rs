@@ -159,7 +159,7 @@ impl Tables {
                 continue;
             }
             if let Some(entry) = entry(&keys, &changes, (namespace, bucket, key))? {
-                found.push(KeyRevision { key: Key::new(key)?, revision: entry.revision });
+                found.push(KeyRevision::new(Key::new(key)?, entry.revision));
             }
         }
         Ok(found)
@@ -194,7 +194,7 @@ impl Tables {
                 count += u64::from(entry(&keys, &changes, (namespace, bucket, key))?.is_some());
             }
             if count > 0 {
-                found.push(BucketInfo { bucket: BucketName::new(bucket)?, keys: count });
+                found.push(BucketInfo::new(BucketName::new(bucket)?, count));
             }
         }
         Ok(found)
@@ -230,7 +230,7 @@ impl Tables {
                 },
                 None => KeyValueEventKind::Deleted,
             };
-            events.push(KeyValueEvent { key: Key::new(key)?, revision: Revision::new(row.value().2), kind });
+            events.push(KeyValueEvent::new(Key::new(key)?, Revision::new(row.value().2), kind));
         }
         Ok((events, erasures))
     }
@@ -264,7 +264,7 @@ fn entry(
         return Ok(None);
     }
     let value = Bytes::copy_from_slice(value);
-    Ok(Some(KeyValueEntry { value, revision: Revision::new(revision), expires_at }))
+    Ok(Some(KeyValueEntry::new(value, Revision::new(revision)).with_expires_at(expires_at)))
 }
 
 /// Records a change under the bucket's next revision, and removes the key's previous change.

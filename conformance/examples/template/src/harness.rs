@@ -26,6 +26,6 @@ impl Harness for MyHarness {
 
     async fn open(&self, namespace: &Namespace, _options: &OpenOptions) -> Result<StoreSet> {
         let store = MyStore::open(&self.place, namespace.clone());
-        Ok(StoreSet { key_value: Some(Arc::new(store)), ..StoreSet::default() })
+        Ok(StoreSet::default().with_key_value(Arc::new(store)))
     }
 }

@@ -35,7 +35,7 @@ impl Bucket {
         if expires_at.is_some_and(|at| at <= now()) {
             return None;
         }
-        Some(KeyValueEntry { value: value.clone(), revision: change.revision, expires_at: *expires_at })
+        Some(KeyValueEntry::new(value.clone(), change.revision).with_expires_at(*expires_at))
     }
 
     /// Makes a change under the bucket's next revision.
@@ -45,7 +45,7 @@ impl Bucket {
         if let Some(last) = self.keys.insert(key.clone(), self.revision) {
             self.changes.remove(&last);
         }
-        self.changes.insert(self.revision, KeyValueEvent { key: key.clone(), revision, kind });
+        self.changes.insert(self.revision, KeyValueEvent::new(key.clone(), revision, kind));
         revision
     }
 }
@@ -62,7 +62,8 @@ impl State {
         let there = self.get(bucket, key).map(|entry| entry.revision);
         match options.condition {
             KeyValueCondition::Absent if there.is_some() => {
-                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists"));
+                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key already exists; read it or \
+                    write without the condition"));
             }
             KeyValueCondition::AtRevision(at) if there != Some(at) => {
                 return Err(at_another_revision(OPERATION));
@@ -106,7 +107,7 @@ impl State {
         let keys = bucket.keys.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
         keys.filter(|(key, _)| key.as_str().starts_with(prefix))
             .filter_map(|(key, _)| {
-                Some(KeyRevision { key: key.clone(), revision: bucket.get(key)?.revision })
+                Some(KeyRevision::new(key.clone(), bucket.get(key)?.revision))
             })
             .take(limit)
             .collect()
@@ -117,7 +118,7 @@ impl State {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let buckets = self.buckets.range((start, Bound::Unbounded)).map(|(name, bucket)| {
             let keys = bucket.keys.keys().filter(|key| bucket.get(key).is_some()).count();
-            BucketInfo { bucket: name.clone(), keys: keys.try_into().unwrap_or(u64::MAX) }
+            BucketInfo::new(name.clone(), keys.try_into().unwrap_or(u64::MAX))
         });
         buckets.filter(|bucket| bucket.keys > 0).take(limit).collect()
     }
@@ -152,5 +153,6 @@ fn now() -> Timestamp {
 }
 
 fn at_another_revision(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is at another revision, or absent")
+    Error::new(ErrorKind::Conflict, operation, "the key is absent or at another revision; read it and try \
+                                                again")
 }

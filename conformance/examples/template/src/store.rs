@@ -11,7 +11,8 @@ use larder_conformance::futures_util::stream::{StreamExt, poll_fn};
 use larder_conformance::kernel::storage::key_value::{check_list, check_put};
 use larder_conformance::kernel::{
     BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueEntry,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest,
+    RequestOption, Result, Revision, Store,
 };
 
 use crate::state::State;
@@ -61,6 +62,10 @@ impl Store for MyStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::None)
+    }
+
+    fn options(&self) -> OptionSet {
+        OptionSet::of(&[RequestOption::ValueCondition, RequestOption::ValueTtl])
     }
 
     async fn erase(&self) -> Result<()> {

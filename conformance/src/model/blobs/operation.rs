@@ -6,7 +6,7 @@ use larder_kernel::{
 };
 
 use super::tag_name;
-use crate::model::recorder::{Recorder, bytes, optional, quoted};
+use crate::model::recorder::{Recorder, bytes, quoted, with};
 use crate::model::rng::{Rng, valid};
 
 /// The error of a body that fails.
@@ -188,14 +188,15 @@ pub(super) fn options_text(options: &BlobPutOptions, recorder: &Recorder) -> Str
             let given = || format!("ETag::new({}).unwrap()", quoted(tag.as_str()));
             format!("BlobCondition::Matches({})", recorder.named(&tag_name(tag), given))
         }
+        _ => unreachable!("the model draws no other condition"),
     };
-    let content_type = optional(options.content_type.as_deref(), |text| format!("{text:?}.to_owned()"));
+    let content_type = with("content_type", options.content_type.as_deref(), |text| format!("{text:?}"));
     let pairs =
         options.metadata.iter().map(|(name, value)| format!("({name:?}.to_owned(), {value:?}.to_owned())"));
     let metadata = pairs.collect::<Vec<_>>().join(", ");
     format!(
-        "BlobPutOptions {{ condition: {condition}, content_type: {content_type}, \
-         metadata: UserMetadata::from([{metadata}]) }}"
+        "BlobPutOptions::default().with_condition({condition}){content_type}\
+         .with_all_metadata(UserMetadata::from([{metadata}]))"
     )
 }
 

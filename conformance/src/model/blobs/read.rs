@@ -10,7 +10,7 @@ use larder_kernel::{
 use super::operation::range_text;
 use super::{Blobs, Held, check_instant};
 use crate::model::compare::{Checked, Expected, Refusal, same};
-use crate::model::recorder::{Recorder, id, optional, quoted};
+use crate::model::recorder::{Recorder, id, optional, quoted, with};
 
 impl Blobs {
     pub(super) async fn get(
@@ -19,7 +19,7 @@ impl Blobs {
         (key, range): (&BlobKey, Option<ByteRange>),
         recorder: &mut Recorder,
     ) -> Checked {
-        let options = BlobGetOptions { range };
+        let options = BlobGetOptions::default().with_range(range);
         let held = self.blobs.get(key);
         let clause = match (held, range) {
             (None, _) => "BLOB-020",
@@ -27,7 +27,7 @@ impl Blobs {
             (Some(_), None) => "BLOB-001",
         };
         recorder.statement(clause, |_| {
-            let options = format!("BlobGetOptions {{ range: {} }}", optional(range, range_text));
+            let options = format!("BlobGetOptions::default(){}", with("range", range, range_text));
             let read = "async |read: BlobRead| Ok((read.info.size, read.range.clone(), \
                         read.bytes.try_collect::<Vec<Bytes>>().await?.concat()))";
             let call = format!("§a.get({}, {options}).await", id(key));
@@ -86,12 +86,12 @@ impl Blobs {
             // The store chooses the instant.
             let told = listed.iter().find(|entry| entry.key == *key);
             let info = held.info(key, None);
-            BlobEntry {
-                key: info.key,
-                size: info.size,
-                etag: info.etag,
-                modified_at: told.map(|told| told.modified_at).unwrap_or_default(),
-            }
+            BlobEntry::new(
+                info.key,
+                info.size,
+                info.etag,
+                told.map(|told| told.modified_at).unwrap_or_default(),
+            )
         });
         let expected = check_prefix(prefix).map(|()| entries.collect()).map_err(Into::into);
         same(recorder, clause, &got, &expected)

@@ -38,19 +38,17 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         5 => Operation::DeleteEntity(entity(rng)),
         6 => Operation::DeleteRelationship(relationship(rng)),
         7 => Operation::FindEntities {
-            query: EntityQuery {
-                entity_type: (rng.below(3) == 2).then(|| entity_type(rng)),
-                filter: (rng.below(2) == 1).then(|| filter(rng)),
-            },
+            query: EntityQuery::default()
+                .with_type((rng.below(3) == 2).then(|| entity_type(rng)))
+                .with_filter((rng.below(2) == 1).then(|| filter(rng))),
             page: request(rng, entity),
         },
         8 => Operation::FindRelationships {
-            query: RelationshipQuery {
-                relationship_type: (rng.below(3) == 2).then(|| relationship_type(rng)),
-                source: (rng.below(3) == 2).then(|| entity(rng)),
-                target: (rng.below(3) == 2).then(|| entity(rng)),
-                filter: (rng.below(3) == 2).then(|| filter(rng)),
-            },
+            query: RelationshipQuery::default()
+                .with_type((rng.below(3) == 2).then(|| relationship_type(rng)))
+                .with_source((rng.below(3) == 2).then(|| entity(rng)))
+                .with_target((rng.below(3) == 2).then(|| entity(rng)))
+                .with_filter((rng.below(3) == 2).then(|| filter(rng))),
             page: request(rng, relationship),
         },
         9 => Operation::Count,
@@ -86,7 +84,7 @@ fn entities(rng: &mut Rng<'_>) -> Vec<Entity> {
         .map(|number| {
             let name = if twice { first } else { (first + number) % 4 };
             let id = valid(EntityId::new(&rng.ids.0[name]));
-            Entity { id, entity_type: entity_type.clone(), properties: properties.clone() }
+            Entity::new(id, entity_type.clone()).with_properties(properties.clone())
         })
         .collect()
 }
@@ -96,12 +94,9 @@ fn relationships(rng: &mut Rng<'_>) -> Vec<Relationship> {
     let count = rng.of(&[1_usize, 1, 1, 2, 2, 0]);
     let (relationship_type, properties) = (relationship_type(rng), metadata(rng));
     (0..count)
-        .map(|_| Relationship {
-            id: relationship(rng),
-            relationship_type: relationship_type.clone(),
-            source: entity(rng),
-            target: entity(rng),
-            properties: properties.clone(),
+        .map(|_| {
+            Relationship::new(relationship(rng), relationship_type.clone(), entity(rng), entity(rng))
+                .with_properties(properties.clone())
         })
         .collect()
 }
@@ -115,5 +110,5 @@ fn walk(rng: &mut Rng<'_>) -> NeighborQuery {
         2 => vec![relationship_type(rng)],
         _ => vec![relationship_type(rng), relationship_type(rng)],
     };
-    NeighborQuery { depth, direction, relationship_types, limit }
+    NeighborQuery::depth(depth).with_direction(direction).with_types(relationship_types).with_limit(limit)
 }

@@ -44,12 +44,12 @@ impl Graph {
             wanted(one, query) && walked && within(&one.source) && within(&one.target)
         };
         let reached = |(hops, entity): &(u32, &EntityId)| {
-            self.entities.get(*entity).map(|entity| Reached { entity: entity.clone(), hops: *hops })
+            self.entities.get(*entity).map(|entity| Reached::new(entity.clone(), *hops))
         };
-        SubGraph {
-            entities: order.iter().filter_map(reached).collect(),
-            relationships: self.relationships.values().filter(taken).cloned().collect(),
-        }
+        SubGraph::new(
+            order.iter().filter_map(reached).collect(),
+            self.relationships.values().filter(taken).cloned().collect(),
+        )
     }
 
     /// Returns the entities within the depth, with the length of the shortest path to each.

@@ -13,7 +13,7 @@ use super::names::{At, thread as shown};
 use super::operation::life;
 use super::{Held, History, Kind, Message};
 use crate::model::compare::{Checked, Expected, Mismatch, Refusal, same};
-use crate::model::recorder::{Recorder, id, json, json_text, optional, owned_id};
+use crate::model::recorder::{Recorder, id, json, json_text, optional, owned_id, with};
 
 impl History {
     pub(super) async fn append(
@@ -34,9 +34,8 @@ impl History {
             (None, None) => ("HIST-002", None),
         };
         recorder.call(clause, |_| {
-            let key = optional(options.idempotency_key.as_ref(), owned_id);
-            let ttl = optional(options.ttl, life);
-            let options = format!("AppendOptions {{ idempotency_key: {key}, ttl: {ttl} }}");
+            let key = with("idempotency_key", options.idempotency_key.as_ref(), owned_id);
+            let options = format!("AppendOptions::default(){key}{}", with("ttl", options.ttl, life));
             let messages = match times {
                 1 => json(&once),
                 _ => format!("vec![of::<Vec<ChatMessage>>({}); {times}].concat()", json_text(&once)),
@@ -114,7 +113,7 @@ impl History {
             (false, true) => ("HIST-042", Err(ErrorKind::NotFound.into())),
             (false, false) => {
                 let last = Seq::new(self.held(target).last + i64::try_from(copied.len()).unwrap_or(0));
-                ("HIST-044", Ok(Forked { messages: size(copied.len()), last }))
+                ("HIST-044", Ok(Forked::new(size(copied.len()), last)))
             }
         };
         recorder.call(clause, |_| {
@@ -141,8 +140,7 @@ impl History {
         recorder: &mut Recorder,
     ) -> Checked {
         let held = self.held(thread);
-        let replacement =
-            Replacement { up_to: held.seq(up_to), seen: held.seq(seen), messages: messages.to_vec() };
+        let replacement = Replacement::new(held.seq(up_to), messages.to_vec()).with_seen(held.seq(seen));
         let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
         let removed = size(held.messages.iter().filter(|held| held.seq <= up_to).count());
         let (clause, expected) = if let Err(refusal) = check_replace(&replacement) {
@@ -152,11 +150,11 @@ impl History {
         } else if held.cut > seen {
             ("HIST-051", Err(ErrorKind::Conflict.into()))
         } else {
-            ("HIST-050", Ok(Replaced { removed, seq: Seq::new(held.last + 1) }))
+            ("HIST-050", Ok(Replaced::new(removed, Seq::new(held.last + 1))))
         };
         recorder.call(clause, |_| {
             let replacement = format!(
-                "Replacement {{ up_to: Seq::new({up_to}), seen: Seq::new({seen}), messages: {} }}",
+                "Replacement::new(Seq::new({up_to}), {}).with_seen(Seq::new({seen}))",
                 json(&messages)
             );
             format!("replace({}, {replacement})", shown(thread))

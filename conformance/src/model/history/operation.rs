@@ -141,10 +141,9 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
 
 fn append(rng: &mut Rng<'_>) -> Operation {
     let thread = few(rng);
-    let options = AppendOptions {
-        idempotency_key: (rng.below(4) == 3).then(|| valid(IdempotencyKey::new(rng.id()))),
-        ttl: (rng.below(8) == 7).then(|| life_of(rng)),
-    };
+    let options = AppendOptions::default()
+        .with_idempotency_key((rng.below(4) == 3).then(|| valid(IdempotencyKey::new(rng.id()))))
+        .with_ttl((rng.below(8) == 7).then(|| life_of(rng)));
     // More messages than a search might scan, of one kind so that they are cheap to compare and to print.
     let many = rng.one_in(400);
     let messages = messages(rng);
@@ -236,7 +235,7 @@ fn message(rng: &mut Rng<'_>) -> ChatMessage {
         }
         10 => {
             let key = valid(BlobKey::new("k/é"));
-            let blob = BlobRef { key, content_type: Some("t/é".to_owned()), size_bytes: Some(u64::MAX) };
+            let blob = BlobRef::new(key).with_content_type("t/é".to_owned()).with_size_bytes(u64::MAX);
             message = message.with_blob(blob);
         }
         12..15 => {

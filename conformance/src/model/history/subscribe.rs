@@ -80,7 +80,7 @@ impl Held {
                 }
             }
         };
-        HistoryEvent { seq: Seq::new(event.seq), kind }
+        HistoryEvent::new(Seq::new(event.seq), kind)
     }
 }
 
@@ -90,6 +90,6 @@ impl Message {
             message: std::sync::Arc::clone(&self.message),
             thread_bytes: self.thread_bytes.unwrap_or(0),
         };
-        HistoryEvent { seq: Seq::new(self.seq), kind }
+        HistoryEvent::new(Seq::new(self.seq), kind)
     }
 }

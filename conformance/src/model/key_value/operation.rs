@@ -7,7 +7,7 @@ use bytes::Bytes;
 use larder_kernel::limits::VALUE_BYTES_MAX;
 use larder_kernel::{BucketName, Key, KeyValueCondition, PageRequest, Revision};
 
-use crate::model::recorder::{Recorder, bytes, id, optional};
+use crate::model::recorder::{Recorder, bytes, id, with};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{request, ttl};
 
@@ -166,10 +166,11 @@ pub(super) fn put_call(recorder: &Recorder, put: &Put, condition: KeyValueCondit
         KeyValueCondition::AtRevision(at) => {
             format!("KeyValueCondition::AtRevision({})", revision(recorder, &put.bucket, at))
         }
+        _ => unreachable!("the model draws no other condition"),
     };
-    let ttl = optional(put.ttl, |ttl| format!("Duration::from_micros({})", ttl.as_micros()));
+    let ttl = with("ttl", put.ttl, |ttl| format!("Duration::from_micros({})", ttl.as_micros()));
     format!(
-        "put({}, {}, {}, KeyValuePutOptions {{ condition: {condition}, ttl: {ttl} }})",
+        "put({}, {}, {}, KeyValuePutOptions::default().with_condition({condition}){ttl})",
         id(&put.bucket),
         id(&put.key),
         bytes(&put.value)

@@ -18,7 +18,7 @@ impl Held {
         for task in &self.tasks {
             *tasks.of_mut(task.status) += 1;
         }
-        Board { id: id.clone(), label: self.label.clone(), parent: self.parent.clone(), tasks }
+        Board::new(id.clone(), tasks).with_label(self.label.clone()).with_parent(self.parent.clone())
     }
 }
 
@@ -89,7 +89,8 @@ impl Tasks {
                 format!(
                     "let all = serde_json::to_value({}.unwrap()).unwrap();\n\
                      let all = all.get(\"items\").cloned().unwrap_or(all).as_array().cloned().unwrap();\n\
-                     let all: Vec<u64> = all.iter().map(|task| of(&task[\"position\"].to_string())).collect();\n\
+                     let all: Vec<u64> = all.iter().map(|task| \
+                     of(&task[\"position\"].to_string())).collect();\n\
                      assert!(all.windows(2).all(|pair| pair[0] < pair[1]), \"{{all:?}}\");",
                     recorder.answer()
                 )
@@ -148,12 +149,12 @@ impl Tasks {
     ) -> Checked {
         let tasks = self.boards.get(board).map(|held| held.tasks.as_slice()).unwrap_or_default();
         let place = |index: usize| tasks.get(index).map_or(TaskPosition(u64::MAX), |task| task.position);
-        let request = PageRequest { after: after.map(place), limit };
+        let request = PageRequest::first(limit).with_after(after.map(place));
         let clause = if after.is_some() { "TASK-014" } else { "TASK-013" };
         recorder.call(clause, |_| {
             let statuses: Vec<String> =
                 query.statuses.iter().map(|status| format!("TaskStatus::{status:?}")).collect();
-            let query = format!("&TaskQuery {{ statuses: vec![{}] }}", statuses.join(", "));
+            let query = format!("&TaskQuery::in_statuses([{}])", statuses.join(", "));
             format!("list_tasks({}, {query}, {})", shown(board), page(&request, |key| format!("{key:?}")))
         });
         let wanted = tasks.iter().filter(|task| query.wants(task.status)).cloned();

@@ -8,7 +8,7 @@ use larder_kernel::{
 };
 
 use super::{Given, Tasks};
-use crate::model::recorder::{Recorder, id, json, optional, owned_id, owned_text, quoted};
+use crate::model::recorder::{Recorder, id, json, owned_id, owned_text, quoted, with};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
 
@@ -115,7 +115,7 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         3 => Operation::Task { board: few(rng), task: task(rng) },
         4 => Operation::List {
             board: few(rng),
-            query: TaskQuery { statuses: statuses(rng) },
+            query: TaskQuery::in_statuses(statuses(rng)),
             after: rng.of(&[None, Some(0), Some(1), Some(2), Some(9)]),
             limit: limit(rng),
         },
@@ -135,7 +135,9 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
             let (board, tasks) = (few(rng), tasks(rng, &[1, 2, 0, 3]));
             let label = rng.of(&[None, Some(""), Some("l\0é")]).map(str::to_owned);
             let parent = (rng.below(2) == 1).then(|| valid(larder_kernel::AgentId::new(rng.id())));
-            Operation::Create { board, new: NewBoard { label, parent, tasks } }
+            let mut new = NewBoard::new(tasks).with_parent(parent);
+            new.label = label;
+            Operation::Create { board, new }
         }
     }
 }
@@ -269,10 +271,10 @@ pub(super) fn board(board: &BoardId) -> String {
 /// Returns a task to add as an expression.
 fn new_task(task: &NewTask) -> String {
     format!(
-        "NewTask {{ id: {}, title: {}.to_owned(), description: {}, retries_max: {}, metadata: {} }}",
+        "NewTask::new({}, {}){}.with_retries_max({}).with_metadata({})",
         owned_id(&task.id),
         quoted(&task.title),
-        optional(task.description.as_deref(), owned_text),
+        with("description", task.description.as_deref(), owned_text),
         task.retries_max,
         json(&task.metadata)
     )
@@ -286,10 +288,10 @@ pub(super) fn new_tasks(tasks: &[NewTask]) -> String {
 /// Returns a board to create as an expression.
 pub(super) fn new_board(new: &NewBoard) -> String {
     format!(
-        "NewBoard {{ label: {}, parent: {}, tasks: {} }}",
-        optional(new.label.as_deref(), owned_text),
-        optional(new.parent.as_ref(), owned_id),
-        new_tasks(&new.tasks)
+        "NewBoard::new({}){}{}",
+        new_tasks(&new.tasks),
+        with("label", new.label.as_deref(), owned_text),
+        with("parent", new.parent.as_ref(), owned_id)
     )
 }
 

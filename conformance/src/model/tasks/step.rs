@@ -12,7 +12,7 @@ use super::Tasks;
 use super::board::all_text;
 use super::operation::{Step, Token, board as shown, task_text, token_name, token_text};
 use crate::model::compare::{Checked, Expected, answered, holds, same};
-use crate::model::recorder::{Recorder, id, json_text, optional, owned_text};
+use crate::model::recorder::{Recorder, id, json_text, optional, owned_text, with};
 use crate::model::shared::is_due;
 
 /// Returns `true` if the caller may change the task: it uses the lease's token, and none if the task has no
@@ -32,12 +32,11 @@ impl Tasks {
         (board, id, step): (&BoardId, &TaskId, &Step),
         recorder: &mut Recorder,
     ) -> Checked {
-        let step = Transition {
-            to: step.to,
-            expected: step.expected.map(|expected| self.revision(board, id, expected)),
-            token: step.token.map(|token| self.token(board, id, token)),
-            result: step.result.clone(),
-        };
+        let result = step.result.clone();
+        let mut step = Transition::to(step.to)
+            .with_expected(step.expected.map(|expected| self.revision(board, id, expected)))
+            .with_token(step.token.map(|token| self.token(board, id, token)));
+        step.result = result;
         let task = self.task(board, id);
         let (clause, expected) = match task {
             _ if check_task_text(&step).is_err() => ("STORE-010", Err(ErrorKind::InvalidInput.into())),
@@ -50,11 +49,11 @@ impl Tasks {
         recorder.call(clause, |recorder| {
             let expected = optional(step.expected, |at| format!("Revision::new({at})"));
             let token = optional(step.token, |token| token_text(recorder, board, token));
-            let result = optional(step.result.as_deref(), owned_text);
+            let result = with("result", step.result.as_deref(), owned_text);
             let (to, board, task) = (step.to, shown(board), task_text(id));
             format!(
-                "update_status({board}, {task}, Transition {{ to: TaskStatus::{to:?}, expected: {expected}, \
-                 token: {token}, result: {result} }})"
+                "update_status({board}, {task}, Transition::to(TaskStatus::{to:?}).with_expected({expected})\
+                 .with_token({token}){result})"
             )
         });
         let changed = task.cloned().map(|mut task| {
@@ -135,12 +134,8 @@ impl Tasks {
         recorder.call(clause, |_| format!("force_retry({}, {})", shown(board), task_text(id)));
         let got = store.force_retry(board, id).await;
         let Some(got) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
-        let task = task.map(|task| Task {
-            status: TaskStatus::Planned,
-            retries: 0,
-            lease: None,
-            result: None,
-            ..task
+        let task = task.map(|task| {
+            task.with_status(TaskStatus::Planned).with_retries(0).with_lease(None).with_result(None)
         });
         self.changed(board, task, &got, clause, recorder)
     }
@@ -170,7 +165,9 @@ impl Tasks {
                 let mut found = got.items.iter().filter(|got| got.id == task.id);
                 let revision = found.next().map_or(Revision::ZERO, |got| got.revision);
                 self.check_revision(&board, &task.id, revision, recorder)?;
-                self.put(&board, Task { status: TaskStatus::Succeeded, lease: None, revision, ..task });
+                let mut task = task.with_status(TaskStatus::Succeeded).with_lease(None);
+                task.revision = revision;
+                self.put(&board, task);
             }
         }
         Ok(())
@@ -196,16 +193,11 @@ impl Tasks {
             return same(recorder, clause, &got, &allowed.map(|()| None));
         };
         let Some(got) = answered(recorder, clause, got, &allowed)? else { return Ok(()) };
-        let Some(Claim { task: got, token }) = got else {
+        let Some(Claim { task: got, token, .. }) = got else {
             let (token, expires_at) = (FencingToken::default(), <_>::default());
             task.status = TaskStatus::InProgress;
-            task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
-            return same(
-                recorder,
-                clause,
-                &Ok(None),
-                &Ok(Some(Claim { token: FencingToken::default(), task })),
-            );
+            task.lease = Some(Lease::new(worker.clone(), token, expires_at));
+            return same(recorder, clause, &Ok(None), &Ok(Some(Claim::new(task, FencingToken::default()))));
         };
         recorder.name(|| token_name(board, token), "{s}.as_ref().unwrap().as_ref().unwrap().token");
         let given = self.given.entry(board.clone()).or_default();
@@ -216,7 +208,7 @@ impl Tasks {
         let expires_at = got.lease.as_ref().map(|lease| lease.expires_at).unwrap_or_default();
         due(expires_at, lease, clause)?;
         task.status = TaskStatus::InProgress;
-        task.lease = Some(Lease { worker: worker.clone(), token, expires_at });
+        task.lease = Some(Lease::new(worker.clone(), token, expires_at));
         self.changed(board, Some(task), &got, clause, recorder)
     }
 
@@ -265,6 +257,7 @@ fn in_table(from: TaskStatus, to: TaskStatus) -> bool {
         Blocked => &[Planned, InProgress, Failed, Abandoned],
         Failed => &[Abandoned],
         Succeeded | Abandoned => &[],
+        _ => unreachable!(),
     };
     allowed.contains(&to)
 }

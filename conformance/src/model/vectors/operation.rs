@@ -4,7 +4,7 @@ use larder_kernel::{
     CollectionName, Document, DocumentId, Embedding, Filter, PageRequest, PutMode, SearchRequest,
 };
 
-use crate::model::recorder::{json, optional, owned_id, owned_text};
+use crate::model::recorder::{json, json_text, owned_id, owned_text, with};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{filter, limit, metadata, request};
 
@@ -108,28 +108,18 @@ fn documents(rng: &mut Rng<'_>) -> Vec<Document> {
                 first_embedding.clone()
             };
             let embedding = (kind != 31 || number > 0).then_some(embedding);
-            Document { id, content: content.to_owned(), embedding, metadata: metadata.clone() }
+            Document::new(id, content.to_owned()).with_embedding(embedding).with_metadata(metadata.clone())
         })
         .collect()
 }
 
 fn search(rng: &mut Rng<'_>) -> SearchRequest {
-    SearchRequest {
-        embedding: embedding(rng),
-        limit: limit(rng),
-        filter: (rng.below(3) == 2).then(|| filter(rng)),
-        score_min: rng.of(&[
-            None,
-            None,
-            None,
-            None,
-            Some(0.5),
-            Some(-2.0),
-            Some(2.0),
-            Some(0.0),
-            Some(f32::NAN),
-        ]),
-    }
+    let mut request = SearchRequest::new(embedding(rng))
+        .with_limit(limit(rng))
+        .with_filter((rng.below(3) == 2).then(|| filter(rng)));
+    request.score_min =
+        rng.of(&[None, None, None, None, Some(0.5), Some(-2.0), Some(2.0), Some(0.0), Some(f32::NAN)]);
+    request
 }
 
 fn embedding_text(embedding: &Embedding) -> String {
@@ -140,10 +130,10 @@ fn embedding_text(embedding: &Embedding) -> String {
 pub(super) fn documents_text(documents: &[Document]) -> String {
     let document = |document: &Document| {
         format!(
-            "Document {{ id: {}, content: {}, embedding: {}, metadata: {} }}",
+            "Document::new({}, {}){}.with_metadata({})",
             owned_id(&document.id),
             owned_text(&document.content),
-            optional(document.embedding.as_ref(), embedding_text),
+            with("embedding", document.embedding.as_ref(), embedding_text),
             json(&document.metadata)
         )
     };
@@ -154,10 +144,10 @@ pub(super) fn documents_text(documents: &[Document]) -> String {
 pub(super) fn request_text(request: &SearchRequest) -> String {
     let floor = |floor: f32| if floor.is_nan() { "f32::NAN".to_owned() } else { format!("{floor:?}") };
     format!(
-        "SearchRequest {{ embedding: {}, limit: {}, filter: {}, score_min: {} }}",
+        "SearchRequest::new({}).with_limit({}){}{}",
         embedding_text(&request.embedding),
         request.limit,
-        optional(request.filter.as_ref(), json),
-        optional(request.score_min, floor)
+        with("filter", request.filter.as_ref(), |filter| format!("of::<Filter>({})", json_text(filter))),
+        with("score_min", request.score_min, floor)
     )
 }

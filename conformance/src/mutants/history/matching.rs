@@ -28,6 +28,7 @@ impl Wrong {
             MessageSelector::Role(of) if self.defect == Defect::RoleIsAgent => name(of.as_str()) == agent,
             MessageSelector::Role(_) if self.defect == Defect::RoleIgnored => false,
             MessageSelector::Role(of) => Some(name(of.as_str())) == role,
+            _ => unreachable!("the suite selects by agent and role"),
         };
         let (included, excluded) = selectors(filter);
         let is_in = included.as_ref().is_none_or(|included| match self.defect {

@@ -213,14 +213,11 @@ fn reads() -> Vec<Refusal> {
 }
 
 fn entities_by(filter: Filter) -> CaseResult<Call> {
-    Ok(Call::FindEntities(EntityQuery { entity_type: None, filter: Some(filter) }, 10))
+    Ok(Call::FindEntities(EntityQuery::default().with_filter(filter), 10))
 }
 
 fn relationships_by(filter: Filter) -> CaseResult<Call> {
-    Ok(Call::FindRelationships(
-        RelationshipQuery { filter: Some(filter), ..RelationshipQuery::default() },
-        10,
-    ))
+    Ok(Call::FindRelationships(RelationshipQuery::default().with_filter(filter), 10))
 }
 
 fn filters() -> Vec<Refusal> {

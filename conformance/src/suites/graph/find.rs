@@ -14,7 +14,7 @@ use crate::expect;
 use crate::suites::vectors::filter_table;
 
 fn of_type(kind: Option<&str>, filter: Option<Filter>) -> CaseResult<EntityQuery> {
-    Ok(EntityQuery { entity_type: kind.map(EntityType::new).transpose()?, filter })
+    Ok(EntityQuery::default().with_type(kind.map(EntityType::new).transpose()?).with_filter(filter))
 }
 
 pub(super) async fn entities_are_found_by_type_and_properties(context: Context) -> CaseResult {
@@ -87,14 +87,14 @@ async fn entities_of_follow(
     let entity = |(id, properties): &(String, Metadata)| typed(id, "node", properties.clone());
     store_all(&*a, &stored.iter().map(entity).collect::<CaseResult<Vec<_>>>()?, &[]).await?;
     for filter in filters {
-        let query = EntityQuery { filter: Some(filter.clone()), ..EntityQuery::default() };
+        let query = EntityQuery::default().with_filter(filter.clone());
         let found = b.find_entities(&query, PageRequest::default()).await?.items;
         compare(&filter, &found.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), &stored)?;
     }
     Ok(())
 }
 
-pub(super) async fn filters_keep_types_apart(context: Context) -> CaseResult {
+pub(super) async fn filters_distinguish_types(context: Context) -> CaseResult {
     entities_follow(context, filter_table::equality()).await
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn relationship_filters_follow_the_same_table(context: Context)
     let table = [filter_table::equality(), filter_table::order(), filter_table::paths()].concat();
     let table = table.into_iter().step_by(2);
     for filter in table.chain(filter_table::groups()) {
-        let query = RelationshipQuery { filter: Some(filter.clone()), ..RelationshipQuery::default() };
+        let query = RelationshipQuery::default().with_filter(filter.clone());
         let found = b.find_relationships(&query, PageRequest::default()).await?.items;
         compare(&filter, &found.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), &stored)?;
     }
@@ -155,12 +155,11 @@ pub(super) async fn relationships_satisfy_every_part_given(context: Context) -> 
         for source in ends {
             for target in ends {
                 for filter in [None, Some(Filter::eq("number", 1)), Some(Filter::eq("number", true))] {
-                    let query = RelationshipQuery {
-                        relationship_type: kind.map(relationship_type).transpose()?,
-                        source: source.map(entity_id).transpose()?,
-                        target: target.map(entity_id).transpose()?,
-                        filter,
-                    };
+                    let query = RelationshipQuery::default()
+                        .with_type(kind.map(relationship_type).transpose()?)
+                        .with_source(source.map(entity_id).transpose()?)
+                        .with_target(target.map(entity_id).transpose()?)
+                        .with_filter(filter);
                     let expected: Vec<_> = all.iter().filter(|one| fits(&query, one)).cloned().collect();
                     let found = find_relationships(&*b, &query, 10_000).await?;
                     expect::equal(&format!("{query:?}"), &found, &expected)?;
@@ -178,7 +177,7 @@ fn fits(query: &RelationshipQuery, one: &Relationship) -> bool {
         && query.filter.as_ref().is_none_or(|filter| filter.matches(&one.properties))
 }
 
-pub(super) async fn pages_visit_each_entity_once(context: Context) -> CaseResult {
+pub(super) async fn paging_returns_each_entity_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let mut entities = Vec::new();
     for number in 0..60 {
@@ -209,12 +208,12 @@ pub(super) async fn pages_visit_each_entity_once(context: Context) -> CaseResult
         expect::equal("a limit of 0", &none.items, &Vec::new())?;
         let between = entity_id(&format!("{}!", expected[3].id))?;
         let page = b.find_entities(query, PageRequest::after(between, 2)).await?;
-        expect::equal("after an id that is not there", &page.items, &expected[4..6].to_vec())?;
+        expect::equal("after a missing id", &page.items, &expected[4..6].to_vec())?;
     }
     Ok(())
 }
 
-pub(super) async fn entity_pages_go_on_through_changes(context: Context) -> CaseResult {
+pub(super) async fn entity_pages_continue_during_changes(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let stable = (0..20).map(|number| node(&format!("m{number:02}"))).collect::<CaseResult<Vec<_>>>()?;
     let going = (0..20).map(|number| node(&format!("m{number:02}-gone"))).collect::<CaseResult<Vec<_>>>()?;
@@ -238,7 +237,7 @@ pub(super) async fn entity_pages_go_on_through_changes(context: Context) -> Case
     expect::that(ascending, "entities in byte order", &seen)
 }
 
-pub(super) async fn pages_visit_each_relationship_once(context: Context) -> CaseResult {
+pub(super) async fn paging_returns_each_relationship_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let mut all = Vec::new();
     for number in 0..40 {
@@ -248,8 +247,8 @@ pub(super) async fn pages_visit_each_relationship_once(context: Context) -> Case
     }
     store_all(&*a, &nodes(&["a", "b"])?, &all).await?;
     all.sort_by(|left, right| left.id.cmp(&right.id));
-    let from_a = RelationshipQuery { source: entity_ids(&["a"])?.pop(), ..RelationshipQuery::default() };
-    let of_u = RelationshipQuery { relationship_type: Some(relationship_type("u")?), ..from_a.clone() };
+    let from_a = RelationshipQuery::default().with_source(entity_ids(&["a"])?.pop());
+    let of_u = from_a.clone().with_type(relationship_type("u")?);
     for (query, count) in [RelationshipQuery::default(), from_a, of_u].iter().zip([40, 30, 20]) {
         let expected: Vec<_> = all.iter().filter(|one| fits(query, one)).cloned().collect();
         expect::equal("the case's own count", &expected.len(), &count)?;

@@ -17,7 +17,7 @@ fn sorted_names() -> Vec<String> {
     names
 }
 
-pub(super) async fn entity_ids_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn entity_ids_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = sorted_names();
     let stored = |name: &String| typed(name, "node", Metadata::new().with("name", name.clone()));
@@ -52,7 +52,7 @@ pub(super) async fn entity_ids_are_kept_apart(context: Context) -> CaseResult {
     graph_is("left in the end", &*b, &entities, &left).await
 }
 
-pub(super) async fn relationship_ids_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn relationship_ids_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let entities = nodes(&["x", "y"])?;
     let mut all =
@@ -78,7 +78,7 @@ pub(super) async fn relationship_ids_are_kept_apart(context: Context) -> CaseRes
     graph_is("left in the end", &*b, &entities, &all).await
 }
 
-pub(super) async fn types_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn types_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = sorted_names();
     let mut entities = vec![node("~hub")?];
@@ -90,7 +90,7 @@ pub(super) async fn types_are_kept_apart(context: Context) -> CaseResult {
     }
     store_all(&*a, &entities, &relationships).await?;
     for (number, name) in names.iter().enumerate() {
-        let query = EntityQuery { entity_type: Some(EntityType::new(name)?), filter: None };
+        let query = EntityQuery::default().with_type(EntityType::new(name)?);
         let found = find_entities(&*b, &query, 100).await?;
         expect::equal(
             &format!("entities of the type {name:?}"),
@@ -98,8 +98,7 @@ pub(super) async fn types_are_kept_apart(context: Context) -> CaseResult {
             &vec![entities[number + 1].clone()],
         )?;
         let kind = relationship_type(name)?;
-        let query =
-            RelationshipQuery { relationship_type: Some(kind.clone()), ..RelationshipQuery::default() };
+        let query = RelationshipQuery::default().with_type(kind.clone());
         let found = find_relationships(&*b, &query, 100).await?;
         let expected = vec![relationships[number].clone()];
         expect::equal(&format!("relationships of the type {name:?}"), &found, &expected)?;
@@ -111,7 +110,7 @@ pub(super) async fn types_are_kept_apart(context: Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn ends_do_not_run_together(context: Context) -> CaseResult {
+pub(super) async fn source_and_target_do_not_merge(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let pairs = ids::hostile_pairs();
     let ends: std::collections::BTreeSet<_> =
@@ -124,11 +123,8 @@ pub(super) async fn ends_do_not_run_together(context: Context) -> CaseResult {
     store_all(&*a, &[], &relationships).await?;
     for gone in [false, true] {
         for (number, one) in relationships.iter().enumerate() {
-            let query = RelationshipQuery {
-                source: Some(one.source.clone()),
-                target: Some(one.target.clone()),
-                ..RelationshipQuery::default()
-            };
+            let query =
+                RelationshipQuery::default().with_source(one.source.clone()).with_target(one.target.clone());
             let expected = if gone && number % 2 == 0 { Vec::new() } else { vec![one.clone()] };
             let what = format!("from {} to {}", one.source, one.target);
             expect::equal(&what, &find_relationships(&*b, &query, 10).await?, &expected)?;
@@ -140,7 +136,7 @@ pub(super) async fn ends_do_not_run_together(context: Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn property_keys_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn property_keys_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = sorted_names();
     let entity = |(number, name): (usize, &String)| {
@@ -150,7 +146,7 @@ pub(super) async fn property_keys_are_kept_apart(context: Context) -> CaseResult
     store_all(&*a, &entities, &[]).await?;
     for (name, own) in names.iter().zip(&entities) {
         for filter in [Filter::exists(name.clone()), Filter::eq(name.clone(), name.clone())] {
-            let query = EntityQuery { entity_type: None, filter: Some(filter) };
+            let query = EntityQuery::default().with_filter(filter);
             let found = find_entities(&*b, &query, 100).await?;
             expect::equal(&format!("found by {name:?}"), &found, &vec![own.clone()])?;
         }
@@ -190,7 +186,7 @@ pub(super) async fn property_texts_are_data(context: Context) -> CaseResult {
     store_all(&*a, &entities, &loops).await?;
     graph_is("read back", &*b, &entities, &loops).await?;
     for (text, own) in texts.iter().zip(&entities) {
-        let query = EntityQuery { entity_type: None, filter: Some(Filter::eq("text", text.clone())) };
+        let query = EntityQuery::default().with_filter(Filter::eq("text", text.clone()));
         let found = find_entities(&*b, &query, 100).await?;
         expect::equal(&format!("found by {text:?}"), &found, &vec![own.clone()])?;
     }

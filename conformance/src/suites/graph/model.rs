@@ -46,9 +46,9 @@ pub(super) fn neighbors(
     taken.sort_by(|left, right| left.id.cmp(&right.id));
     let reached = |(hops, id): (u32, &EntityId)| {
         let entity = entities.iter().find(|entity| entity.id == *id)?.clone();
-        Some(Reached { entity, hops })
+        Some(Reached::new(entity, hops))
     };
-    SubGraph { entities: order.into_iter().filter_map(reached).collect(), relationships: taken }
+    SubGraph::new(order.into_iter().filter_map(reached).collect(), taken)
 }
 
 /// Returns the directions in which a traversal follows a relationship.

@@ -7,8 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use larder_kernel::limits::{
     BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, ID_BYTES_MAX, JSON_DEPTH_MAX,
-    MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX, MESSAGE_PARTS_MAX, METADATA_BYTES_MAX, PAGE_ITEMS_MAX,
-    TTL_MS_MAX,
+    MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX, MESSAGE_PARTS_MAX, PAGE_ITEMS_MAX, TTL_MS_MAX,
 };
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, Contract, HistoryProvider,
@@ -150,14 +149,13 @@ fn parts() -> Vec<Bad> {
         bad("too_many_blobs", "message.blobs", PARTS, |s, t| {
             let Ok(key) = BlobKey::new("k") else { return made::<()>(Ok(())) };
             let mut message = ChatMessage::user("");
-            message.blobs =
-                vec![BlobRef { key, content_type: None, size_bytes: None }; MESSAGE_PARTS_MAX + 1];
+            message.blobs = vec![BlobRef::new(key); MESSAGE_PARTS_MAX + 1];
             one(s, t, message)
         }),
         bad("a_content_type_too_long", "message.blobs.content_type", Some(CONTENT_TYPE_BYTES_MAX), |s, t| {
             let Ok(key) = BlobKey::new("k") else { return made::<()>(Ok(())) };
             let content_type = Some(x(CONTENT_TYPE_BYTES_MAX + 1));
-            one(s, t, ChatMessage::user("").with_blob(BlobRef { key, content_type, size_bytes: None }))
+            one(s, t, ChatMessage::user("").with_blob(BlobRef::new(key).with_content_type(content_type)))
         }),
         bad("an_empty_call_id", "message.tool_calls.id", Some(1), |s, t| {
             one(s, t, ChatMessage::assistant("").with_tool_call(ToolCall::new("", "t", "{}")))
@@ -212,8 +210,8 @@ fn texts() -> Vec<Bad> {
             let call = ToolCall::new("c", "t", x(MESSAGE_BYTES_MAX / 2));
             one(s, t, ChatMessage::user(x(MESSAGE_BYTES_MAX / 2 - 1)).with_tool_call(call))
         }),
-        bad("metadata_too_large", "message.metadata", Some(METADATA_BYTES_MAX), |s, t| {
-            one(s, t, ChatMessage::user("").with_metadata(Metadata::new().with("k", x(METADATA_BYTES_MAX))))
+        bad("metadata_too_large", "message", MESSAGE, |s, t| {
+            one(s, t, ChatMessage::user("").with_metadata(Metadata::new().with("k", x(MESSAGE_BYTES_MAX))))
         }),
         bad("metadata_too_deep", "message.metadata", Some(JSON_DEPTH_MAX), |s, t| {
             one(s, t, ChatMessage::user("").with_metadata(nested(JSON_DEPTH_MAX + 1)))
@@ -344,7 +342,9 @@ macro_rules! bad_ids {
     ($($name:literal, $field:literal, $id:ident;)*) => {
         vec![$(
             bad(concat!("an_empty_", $name, "_id"), $field, Some(1), |_, _| made($id::new(""))),
-            bad(concat!("a_", $name, "_id_of_513_bytes"), $field, Some(ID_BYTES_MAX), |_, _| made($id::new(x(513)))),
+            bad(concat!("a_", $name, "_id_of_513_bytes"), $field, Some(ID_BYTES_MAX), |_, _| {
+                made($id::new(x(513)))
+            }),
             bad(concat!("a_", $name, "_id_with_nul"), $field, None, |_, _| made($id::new("a\0b"))),
         )*]
     };

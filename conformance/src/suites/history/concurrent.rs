@@ -36,7 +36,7 @@ pub(super) async fn concurrent_batches_neither_interleave_nor_get_lost(context: 
     expect::equal("the other handle's view", &all(&*stores.b, &thread).await?, &stored)?;
     let by_seq: BTreeMap<i64, &str> = seqs(&stored).into_iter().zip(texts(&stored)).collect();
     let mut written = 0;
-    for (prefix, count, Appended { first, last }) in answers.into_iter().flatten() {
+    for (prefix, count, Appended { first, last, .. }) in answers.into_iter().flatten() {
         let got: Vec<_> =
             by_seq.range(first.get()..=last.get()).map(|(_, text)| (*text).to_owned()).collect();
         let expected: Vec<_> = (1..=count).map(|number| format!("{prefix}{number}")).collect();
@@ -49,7 +49,7 @@ pub(super) async fn concurrent_batches_neither_interleave_nor_get_lost(context: 
 }
 
 /// HIST-005: two results never contain the same number, and a writer's numbers increase.
-pub(super) async fn concurrent_writers_get_numbers_of_their_own(context: Context) -> CaseResult {
+pub(super) async fn concurrent_writers_get_distinct_numbers(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("numbers")?;
     let answers = at_once(WRITERS, |writer| {

@@ -126,7 +126,7 @@ pub(crate) async fn list_all(store: &dyn HistoryProvider, limit: usize) -> CaseR
     let mut listed = Vec::new();
     let mut request = PageRequest::first(limit);
     loop {
-        let Page { items, next } = store.list_threads(None, request).await?;
+        let Page { items, next, .. } = store.list_threads(None, request).await?;
         listed.extend(items);
         let Some(next) = next else { return Ok(listed) };
         if listed.last().is_none_or(|last| last.thread != next) {

@@ -81,15 +81,12 @@ pub(super) async fn listed_keys_carry_their_revisions(context: Context) -> CaseR
     set(&*a, &bucket, "one", "old").await?;
     let two = set(&*a, &bucket, "two", "1").await?;
     let one = set(&*b, &bucket, "one", "new").await?;
-    let expected = vec![
-        KeyRevision { key: key("one")?, revision: one },
-        KeyRevision { key: key("two")?, revision: two },
-    ];
+    let expected = vec![KeyRevision::new(key("one")?, one), KeyRevision::new(key("two")?, two)];
     expect::equal("keys and revisions", &listed(&*b, &bucket, "", 10).await?, &expected)?;
     expect::equal("keys and revisions", &listed(&*a, &bucket, "", 1).await?, &expected)
 }
 
-pub(super) async fn keys_come_in_byte_order(context: Context) -> CaseResult {
+pub(super) async fn keys_are_listed_in_byte_order(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("order")?;
     // Written in another order. Collations would ignore case and punctuation, a numeric order would sort
@@ -107,7 +104,7 @@ pub(super) async fn keys_come_in_byte_order(context: Context) -> CaseResult {
     expect::equal("the keys one by one", &single, &sorted)
 }
 
-pub(super) async fn paging_visits_each_key_once(context: Context) -> CaseResult {
+pub(super) async fn paging_returns_each_key_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("pages")?;
     for number in 0..11 {
@@ -153,7 +150,7 @@ pub(super) async fn a_page_begins_after_a_key_that_need_not_exist(context: Conte
     Ok(())
 }
 
-pub(super) async fn paging_under_writes_visits_what_stays_once(context: Context) -> CaseResult {
+pub(super) async fn paging_during_writes_returns_remaining_keys_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("pages")?;
     for number in 0..20 {
@@ -226,7 +223,7 @@ pub(super) async fn buckets_are_listed_once_with_their_number_of_keys(context: C
     }
     let mut expected = Vec::new();
     for (name, keys) in wanted {
-        expected.push(BucketInfo { bucket: bucket(name)?, keys });
+        expected.push(BucketInfo::new(bucket(name)?, keys));
     }
     for limit in [1, 2, 3, 6, 7, 8, 10_000] {
         expect::equal(&format!("buckets in pages of {limit}"), &buckets(&*b, limit).await?, &expected)?;
@@ -236,7 +233,7 @@ pub(super) async fn buckets_are_listed_once_with_their_number_of_keys(context: C
     let nothing = b.list_buckets(PageRequest::first(0)).await?;
     expect::that(nothing.items.is_empty(), "nothing for a limit of 0", &nothing.items)?;
     let after = b.list_buckets(PageRequest::after(bucket("a0")?, 2)).await?;
-    expect::equal("the page after a bucket that is not there", &after.items.as_slice(), &&expected[2..4])
+    expect::equal("the page after a missing bucket", &after.items.as_slice(), &&expected[2..4])
 }
 
 pub(super) async fn an_emptied_bucket_is_not_listed(context: Context) -> CaseResult {
@@ -247,10 +244,10 @@ pub(super) async fn an_emptied_bucket_is_not_listed(context: Context) -> CaseRes
     for (bucket, name) in [(&emptied, "a"), (&emptied, "b"), (&rest, "b")] {
         a.delete(bucket, &key(name)?, None).await?;
     }
-    let left = BucketInfo { bucket: rest.clone(), keys: 1 };
+    let left = BucketInfo::new(rest.clone(), 1);
     expect::equal("the buckets", &buckets(&*b, 10).await?, &vec![left.clone()])?;
     expect::equal("the buckets one by one", &buckets(&*b, 1).await?, &vec![left.clone()])?;
     set(&*b, &emptied, "a", "again").await?;
-    let again = BucketInfo { bucket: emptied, keys: 1 };
+    let again = BucketInfo::new(emptied, 1);
     expect::equal("the buckets", &buckets(&*a, 10).await?, &vec![again, left])
 }

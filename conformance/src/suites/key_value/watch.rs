@@ -28,13 +28,13 @@ pub(super) async fn events_carry_what_was_written(context: Context) -> CaseResul
     for (name, value) in [("raw", raw), ("empty", Bytes::new()), ("é", bytes("text"))] {
         let revision = a.set(&bucket, &key(name)?, value.clone()).await?;
         let kind = KeyValueEventKind::Put { value, expires_at: None };
-        expected.push(KeyValueEvent { key: key(name)?, revision, kind });
+        expected.push(KeyValueEvent::new(key(name)?, revision, kind));
     }
     let revision = set_for(&*a, &bucket, "brief", Duration::from_secs(3600)).await?;
     let expires_at = read(&*b, &bucket, "brief").await?.expires_at;
     expect::that(expires_at.is_some(), "the instant of expiry", expires_at)?;
     let kind = KeyValueEventKind::Put { value: bytes("brief"), expires_at };
-    expected.push(KeyValueEvent { key: key("brief")?, revision, kind });
+    expected.push(KeyValueEvent::new(key("brief")?, revision, kind));
     expect::equal("the live events", &events_until(&mut live, revision).await?, &expected)?;
     let mut backlog = a.watch(&bucket, "", Revision::ZERO).await?;
     expect::equal("the backlog", &events_until(&mut backlog, revision).await?, &expected)?;
@@ -87,7 +87,7 @@ async fn agrees(store: &dyn KeyValueStore, bucket: &BucketName, seen: Vec<KeyVal
         let event = expect::some(&format!("an event of {:?}", item.key), latest.remove(&item.key))?;
         let entry = read(store, bucket, item.key.as_str()).await?;
         let kind = KeyValueEventKind::Put { value: entry.value, expires_at: entry.expires_at };
-        let now = KeyValueEvent { key: item.key, revision: entry.revision, kind };
+        let now = KeyValueEvent::new(item.key, entry.revision, kind);
         expect::equal("the last event of the key", &event, &now)?;
     }
     for event in latest.into_values() {
@@ -136,7 +136,7 @@ pub(super) async fn no_last_change_is_missed_under_concurrent_writers(context: C
     Ok(())
 }
 
-pub(super) async fn every_watcher_hears_of_a_change(context: Context) -> CaseResult {
+pub(super) async fn every_watcher_receives_a_change(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("shared")?;
     let mut watchers = Vec::new();
@@ -190,7 +190,7 @@ async fn waits(context: &Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn revisions_of_events_only_grow(context: Context) -> CaseResult {
+pub(super) async fn revisions_of_events_only_increase(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("busy")?;
     for number in 0..6 {
@@ -214,7 +214,7 @@ pub(super) async fn revisions_of_events_only_grow(context: Context) -> CaseResul
     Ok(())
 }
 
-pub(super) async fn only_keys_with_the_prefix_are_reported(context: Context) -> CaseResult {
+pub(super) async fn only_keys_with_the_prefix_are_delivered(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("watched")?;
     let all = ["a", "a_b", "axb", "a_", "A_b", "b", "a%", "a_é", "ba_b"];
@@ -238,7 +238,7 @@ pub(super) async fn only_keys_with_the_prefix_are_reported(context: Context) -> 
     Ok(())
 }
 
-pub(super) async fn only_the_bucket_is_reported(context: Context) -> CaseResult {
+pub(super) async fn only_changes_of_the_bucket_are_delivered(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let (watched, other) = (bucket("bucket")?, bucket("bucket:2")?);
     set(&*a, &other, "key", "before").await?;
@@ -248,5 +248,5 @@ pub(super) async fn only_the_bucket_is_reported(context: Context) -> CaseResult 
     let revision = set(&*a, &watched, "key", "2").await?;
     let event = next(&mut events, "of the bucket").await?;
     let kind = KeyValueEventKind::Put { value: bytes("2"), expires_at: None };
-    expect::equal("the event", &event, &KeyValueEvent { key: key("key")?, revision, kind })
+    expect::equal("the event", &event, &KeyValueEvent::new(key("key")?, revision, kind))
 }

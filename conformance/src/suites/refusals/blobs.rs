@@ -209,7 +209,8 @@ fn presign(
     valid_for: Duration,
     content_type: Option<String>,
 ) -> Refusal {
-    let request = PresignRequest { method, valid_for, content_type };
+    let mut request = PresignRequest::get(valid_for);
+    (request.method, request.content_type) = (method, content_type);
     Refusal::new(what, field, limit, move |stores| {
         let request = request.clone();
         Box::pin(async move { served(stores.blobs.as_ref())?.presign(&kept()?, &request).await.map(drop) })

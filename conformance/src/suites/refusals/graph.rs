@@ -37,10 +37,10 @@ fn filter(entities: bool, bad: BadFilter, stand: Stand) -> Refusal {
         Box::pin(async move {
             let store = served(stores.graph.as_ref())?;
             if entities {
-                let query = EntityQuery { entity_type: None, filter };
+                let query = EntityQuery::default().with_filter(filter);
                 store.find_entities(&query, PageRequest::first(10)).await.map(drop)
             } else {
-                let query = RelationshipQuery { filter, ..RelationshipQuery::default() };
+                let query = RelationshipQuery::default().with_filter(filter);
                 store.find_relationships(&query, PageRequest::first(10)).await.map(drop)
             }
         })
@@ -154,18 +154,18 @@ fn pages() -> Vec<Refusal> {
                 let name = |of: &str| format!("{of} of {kind:?} after {after:?}: {what}");
                 rows.push(Refusal::new(name("entities"), "limit", most, move |stores| {
                     Box::pin(async move {
-                        let query =
-                            EntityQuery { entity_type: kind.map(EntityType::new).transpose()?, filter: None };
-                        let page = PageRequest { after: after.map(EntityId::new).transpose()?, limit: count };
+                        let query = EntityQuery::default().with_type(kind.map(EntityType::new).transpose()?);
+                        let page =
+                            PageRequest::first(count).with_after(after.map(EntityId::new).transpose()?);
                         served(stores.graph.as_ref())?.find_entities(&query, page).await.map(drop)
                     })
                 }));
                 rows.push(Refusal::new(name("relationships"), "limit", most, move |stores| {
                     Box::pin(async move {
                         let relationship_type = kind.map(RelationshipType::new).transpose()?;
-                        let query = RelationshipQuery { relationship_type, ..RelationshipQuery::default() };
+                        let query = RelationshipQuery::default().with_type(relationship_type);
                         let page =
-                            PageRequest { after: after.map(RelationshipId::new).transpose()?, limit: count };
+                            PageRequest::first(count).with_after(after.map(RelationshipId::new).transpose()?);
                         served(stores.graph.as_ref())?.find_relationships(&query, page).await.map(drop)
                     })
                 }));

@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use larder_kernel::limits::{
     BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX,
-    MESSAGE_PARTS_MAX,
+    MESSAGE_PARTS_MAX, METADATA_BYTES_MAX,
 };
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, IdempotencyKey, MessageFilter,
-    PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
+    Metadata, PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
 };
 
 use super::inputs::{Bad, PLACES, among, durations, ids, limit, limits, metadata, refused_ids};
@@ -115,10 +115,10 @@ fn make_parts() -> Vec<BadMessage> {
     all.push(("257 results".to_owned(), "message.tool_results", most, results));
     if let Ok(key) = BlobKey::new("k") {
         let mut blobs = plain();
-        let blob = BlobRef { key, content_type: None, size_bytes: None };
+        let blob = BlobRef::new(key);
         blobs.blobs = vec![blob.clone(); MESSAGE_PARTS_MAX + 1];
         all.push(("257 blobs".to_owned(), "message.blobs", most, blobs));
-        let long = BlobRef { content_type: Some("t".repeat(CONTENT_TYPE_BYTES_MAX + 1)), ..blob };
+        let long = blob.with_content_type("t".repeat(CONTENT_TYPE_BYTES_MAX + 1));
         let field = "message.blobs.content_type";
         all.push((
             "a long content type".to_owned(),
@@ -134,13 +134,18 @@ fn make_parts() -> Vec<BadMessage> {
         size,
         ChatMessage::user("x".repeat(MESSAGE_BYTES_MAX + 1)),
     ));
+    let metadata = Metadata::new().with("k", "x".repeat(MESSAGE_BYTES_MAX));
+    let metadata = ChatMessage::user("").with_metadata(metadata);
+    all.push(("metadata too large".to_owned(), "message", size, metadata));
     all
 }
 
 fn messages() -> Vec<Table> {
     let of = |way: Way| {
         let mut rows = Vec::new();
-        for (what, limit, metadata) in metadata() {
+        // The metadata of a message has only the limit of the message.
+        let unlimited = |(_, bytes, _): &&Bad<Metadata>| *bytes != limit(METADATA_BYTES_MAX);
+        for (what, limit, metadata) in metadata().iter().filter(unlimited) {
             for (place, at) in PLACES {
                 let bad = move || ChatMessage::user("").with_metadata(metadata.clone());
                 let what = format!("metadata of {what}, {place}");
@@ -215,7 +220,7 @@ fn lists() -> Vec<Refusal> {
                     Box::pin(async move {
                         let agent = agent.map(AgentId::new).transpose()?;
                         let after = after.map(|session| Thread::new("agent kept", session)).transpose()?;
-                        let page = PageRequest { after, limit: count };
+                        let page = PageRequest::first(count).with_after(after);
                         served(stores.history.as_ref())?.list_threads(agent.as_ref(), page).await.map(drop)
                     })
                 }));

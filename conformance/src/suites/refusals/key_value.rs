@@ -52,7 +52,7 @@ fn put(
                 let value = value.clone();
                 Box::pin(async move {
                     let (bucket, key) = (BucketName::new(bucket)?, Key::new(key)?);
-                    let options = KeyValuePutOptions { condition, ttl };
+                    let options = KeyValuePutOptions::default().with_condition(condition).with_ttl(ttl);
                     served(stores.key_value.as_ref())?.put(&bucket, &key, value, options).await.map(drop)
                 })
             }));
@@ -85,7 +85,7 @@ fn pages() -> Vec<Refusal> {
                     let what = format!("{prefix:?} of {bucket} after {after:?}: {what}");
                     rows.push(Refusal::new(what, "limit", most, move |stores| {
                         Box::pin(async move {
-                            let page = PageRequest { after: after.map(Key::new).transpose()?, limit: count };
+                            let page = PageRequest::first(count).with_after(after.map(Key::new).transpose()?);
                             let bucket = BucketName::new(bucket)?;
                             served(stores.key_value.as_ref())?.list(&bucket, prefix, page).await.map(drop)
                         })
@@ -99,7 +99,7 @@ fn pages() -> Vec<Refusal> {
                 move |stores| {
                     Box::pin(async move {
                         let page =
-                            PageRequest { after: after.map(BucketName::new).transpose()?, limit: count };
+                            PageRequest::first(count).with_after(after.map(BucketName::new).transpose()?);
                         served(stores.key_value.as_ref())?.list_buckets(page).await.map(drop)
                     })
                 },
@@ -118,7 +118,7 @@ fn listed() -> Vec<Refusal> {
                     let what = format!("{what} in {bucket}, {count} after {after:?}");
                     rows.push(Refusal::new(what, "prefix", limit, move |stores| {
                         Box::pin(async move {
-                            let page = PageRequest { after: after.map(Key::new).transpose()?, limit: count };
+                            let page = PageRequest::first(count).with_after(after.map(Key::new).transpose()?);
                             let bucket = BucketName::new(bucket)?;
                             served(stores.key_value.as_ref())?.list(&bucket, prefix, page).await.map(drop)
                         })

@@ -105,7 +105,9 @@ fn make_bad_tasks(plain: &NewTask) -> Vec<BadTask> {
         ("a title far too long", limit(TASK_TITLE_BYTES_MAX), "t".repeat(1 << 20)),
     ];
     for (what, limit, title) in titles {
-        all.push((what.to_owned(), "task.title", limit, NewTask { title, ..plain.clone() }));
+        let mut bad = plain.clone();
+        bad.title = title;
+        all.push((what.to_owned(), "task.title", limit, bad));
     }
     let most = limit(TASK_TEXT_BYTES_MAX);
     let text = |bytes: usize| plain.clone().with_description("d".repeat(bytes));
@@ -220,7 +222,7 @@ fn pages() -> Vec<Refusal> {
                 rows.push(Refusal::new(what, "limit", most, move |stores| {
                     Box::pin(async move {
                         let query = TaskQuery::in_statuses(status);
-                        let page = PageRequest { after, limit: count };
+                        let page = PageRequest::first(count).with_after(after);
                         served(stores.tasks.as_ref())?.list_tasks(&kept()?, &query, page).await.map(drop)
                     })
                 }));
@@ -233,7 +235,7 @@ fn pages() -> Vec<Refusal> {
                     Box::pin(async move {
                         let conversation = conversation.map(ConversationId::new).transpose()?;
                         let after = after.map(|agent| BoardId::new("kept-talk", agent)).transpose()?;
-                        let page = PageRequest { after, limit: count };
+                        let page = PageRequest::first(count).with_after(after);
                         served(stores.tasks.as_ref())?
                             .list_boards(conversation.as_ref(), page)
                             .await

@@ -117,13 +117,14 @@ fn make_bad_documents(plain: &Document) -> Vec<BadDocument> {
         (format!("metadata of {what}"), "document.metadata", *limit, bad)
     };
     let text = |what: &str, content: String| {
-        let bad = Document { content, ..plain.clone() };
+        let mut bad = plain.clone();
+        bad.content = content;
         (what.to_owned(), "document.content", limit(DOCUMENT_BYTES_MAX), bad)
     };
     let mut all: Vec<BadDocument> = metadata().iter().map(of).collect();
     all.push(text("a text too long", "x".repeat(DOCUMENT_BYTES_MAX + 1)));
     all.push(text("a text too long in bytes", "é".repeat(DOCUMENT_BYTES_MAX / 2 + 1)));
-    let missing = Document { embedding: None, ..plain.clone() };
+    let missing = plain.clone().with_embedding(None);
     all.push(("no embedding".to_owned(), "document.embedding", None, missing));
     all
 }
@@ -141,7 +142,11 @@ fn documents(mode: PutMode) -> Vec<Refusal> {
         }
     }
     let many = |bad: Document, count: usize| {
-        let one = |number: usize| Ok(Document { id: DocumentId::new(format!("n{number}"))?, ..bad.clone() });
+        let one = |number: usize| {
+            let mut bad = bad.clone();
+            bad.id = DocumentId::new(format!("n{number}"))?;
+            Ok(bad)
+        };
         (0..count).map(one).collect()
     };
     let most = BATCH_DOCUMENTS_MAX;
@@ -225,7 +230,7 @@ fn pages() -> Vec<Refusal> {
                 rows.push(Refusal::new(what, "limit", most, move |stores| {
                     Box::pin(async move {
                         let after = after.map(DocumentId::new).transpose()?;
-                        let page = PageRequest { after, limit: count };
+                        let page = PageRequest::first(count).with_after(after);
                         let collection = CollectionName::new(collection)?;
                         served(stores.vectors.as_ref())?.list(&collection, page).await.map(drop)
                     })
@@ -238,7 +243,7 @@ fn pages() -> Vec<Refusal> {
                 move |stores| {
                     Box::pin(async move {
                         let page =
-                            PageRequest { after: after.map(CollectionName::new).transpose()?, limit: count };
+                            PageRequest::first(count).with_after(after.map(CollectionName::new).transpose()?);
                         served(stores.vectors.as_ref())?.list_collections(page).await.map(drop)
                     })
                 },

@@ -128,7 +128,7 @@ pub(super) async fn count_batch(stores: &StoreSet, contract: Contract, marker: &
             served(stores.vectors.as_deref())?.list(&CollectionName::new(marker)?, page).await?.items.len()
         }
         Contract::Graph => {
-            let query = EntityQuery { entity_type: Some(EntityType::new(marker)?), filter: None };
+            let query = EntityQuery::default().with_type(EntityType::new(marker)?);
             served(stores.graph.as_deref())?.find_entities(&query, PageRequest::default()).await?.items.len()
         }
         Contract::Blobs => match served(stores.blobs.as_deref())?.get_bytes(&BlobKey::new(marker)?).await {

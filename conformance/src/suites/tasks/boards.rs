@@ -14,7 +14,7 @@ use crate::context::{Context, Handles};
 use crate::expect;
 
 fn planned(count: u64) -> BoardStatusCounts {
-    BoardStatusCounts { planned: count, ..BoardStatusCounts::default() }
+    BoardStatusCounts::default().with_planned(count)
 }
 
 pub(super) async fn a_board_reads_back_with_its_tasks(context: Context) -> CaseResult {
@@ -54,7 +54,8 @@ pub(super) async fn a_board_may_have_no_tasks(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     for (agent, label) in [("plain", None), ("empty", Some(String::new()))] {
         let board = board("talk", agent)?;
-        let asked = NewBoard { label: label.clone(), ..NewBoard::default() };
+        let mut asked = NewBoard::default();
+        asked.label.clone_from(&label);
         let made = a.create_task_list(&board, asked).await?;
         let read = read_board(&*b, &board).await?;
         expect::equal("the board read", &read, &made)?;
@@ -87,7 +88,7 @@ pub(super) async fn a_board_of_a_thousand_tasks_reads_back(context: Context) -> 
     )
 }
 
-pub(super) async fn a_board_that_is_there_stays(context: Context) -> CaseResult {
+pub(super) async fn an_existing_board_does_not_change(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = board("talk", "planner")?;
     a.create_task_list(&board, NewBoard::new(new_tasks(&["one", "two"])?).with_label("first")).await?;
@@ -100,7 +101,7 @@ pub(super) async fn a_board_that_is_there_stays(context: Context) -> CaseResult 
     ];
     for other in others {
         let again = b.create_task_list(&board, other).await;
-        expect::error("making a board that is there", again, ErrorKind::AlreadyExists)?;
+        expect::error("creating an existing board", again, ErrorKind::AlreadyExists)?;
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("the board and its tasks", &now, &before)?;
     }
@@ -149,7 +150,7 @@ pub(super) async fn a_parent_need_not_exist(context: Context) -> CaseResult {
     expect::equal("how many boards", &boards(&*a, None, 10).await?.len(), &3)
 }
 
-pub(super) async fn one_of_concurrent_creations_wins(context: Context) -> CaseResult {
+pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     for round in 0..3 {
         let board = board("race", &format!("agent-{round}"))?;
@@ -213,7 +214,7 @@ pub(super) async fn boards_are_listed_once_in_order(context: Context) -> CaseRes
     let nothing = b.list_boards(None, PageRequest::first(0)).await?;
     expect::that(nothing.items.is_empty(), "nothing for a limit of 0", &nothing.items)?;
     let after = b.list_boards(None, PageRequest::after(board("a", "aa")?, 2)).await?;
-    expect::equal("the page after a board that is not there", &after.items.as_slice(), &&expected[3..5])
+    expect::equal("the page after a missing board", &after.items.as_slice(), &&expected[3..5])
 }
 
 pub(super) async fn boards_of_one_conversation_are_listed(context: Context) -> CaseResult {

@@ -27,7 +27,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let inner = InMemoryGraphStore::open(place, namespace);
         let wrong = Wrong { inner, defect, seen: Mutex::default() };
-        StoreSet { graph: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_graph(Arc::new(wrong))
     })
 }
 
@@ -47,7 +47,7 @@ wrong! {
                 pause().await;
                 self.inner.upsert_entities(entities).await?;
                 let replaced = u64::try_from(there).unwrap();
-                return Ok(UpsertReport { created: u64::try_from(ids.len()).unwrap() - replaced, replaced });
+                return Ok(UpsertReport::new(u64::try_from(ids.len()).unwrap() - replaced, replaced));
             }
             self.inner.upsert_entities(entities).await
         }
@@ -56,8 +56,9 @@ wrong! {
             if self.defect == Defect::LooksBeforeDeletion {
                 let there = self.inner.get_entities(std::slice::from_ref(entity)).await?;
                 pause().await;
-                let deleted = self.inner.delete_entity(entity).await?;
-                return Ok(DeletedEntity { existed: there[0].is_some(), ..deleted });
+                let mut deleted = self.inner.delete_entity(entity).await?;
+                deleted.existed = there[0].is_some();
+                return Ok(deleted);
             }
             self.inner.delete_entity(entity).await
         }
@@ -107,6 +108,6 @@ fn an_upsert_that_counts_first_is_caught() {
 }
 
 #[test]
-fn a_relationship_that_outlives_its_end_is_caught() {
+fn a_relationship_without_its_entity_is_caught() {
     assert_caught(&["STORE-002", "GRAPH-010", "GRAPH-031", "GRAPH-034"], &backend(Defect::DanglingReads));
 }

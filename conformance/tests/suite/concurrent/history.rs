@@ -34,7 +34,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let inner = InMemoryHistoryProvider::open(place, namespace);
         let wrong = Wrong { inner, defect, info: Mutex::default() };
-        StoreSet { history: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_history(Arc::new(wrong))
     })
 }
 
@@ -63,7 +63,7 @@ wrong! {
                     if self.inner.thread_info(thread).await?.last.get() == last {
                         self.inner.append_many(thread, messages, options).await?;
                     }
-                    Ok(Appended { first: Seq::new(last + 1), last: Seq::new(last + count) })
+                    Ok(Appended::new(Seq::new(last + 1), Seq::new(last + count)))
                 }
                 Defect::BatchInPieces if unkeyed => {
                     let mut answers = Vec::new();
@@ -73,14 +73,14 @@ wrong! {
                     }
                     let first = answers[0].first;
                     let last = first.get() + i64::try_from(answers.len()).unwrap() - 1;
-                    Ok(Appended { first, last: Seq::new(last) })
+                    Ok(Appended::new(first, Seq::new(last)))
                 }
                 Defect::KeysLate if !unkeyed => {
                     let texts: Vec<String> = messages.iter().map(|message| message.text.clone()).collect();
                     let stored = self.inner.get_messages(thread, 0, 10_000).await?;
                     let place = |text: &String| stored.iter().find(|stored| stored.message.text == *text);
                     if let (Some(first), Some(last)) = (place(&texts[0]), place(&texts[texts.len() - 1])) {
-                        return Ok(Appended { first: first.seq, last: last.seq });
+                        return Ok(Appended::new(first.seq, last.seq));
                     }
                     pause().await;
                     self.inner.append_many(thread, messages, AppendOptions::default()).await
@@ -89,7 +89,12 @@ wrong! {
             }
         }
 
-        async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        async fn get_messages(
+            &self,
+            thread: &Thread,
+            offset: u64,
+            limit: usize,
+        ) -> Result<Vec<StoredMessage>> {
             if self.defect == Defect::ReadsLate {
                 // One page at a time, each from the thread's state at that moment.
                 let mut all = Vec::new();
@@ -135,7 +140,8 @@ wrong! {
         }
     }
     tail(thread: &Thread, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
-    tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
+    tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize)
+        -> Vec<StoredMessage>;
     page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage>;
     clear_run(thread: &Thread, run: &RunId) -> u64;
     fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked;
@@ -163,12 +169,12 @@ fn a_batch_in_pieces_is_caught() {
 }
 
 #[test]
-fn an_idempotency_key_that_is_looked_for_first_and_kept_later_is_caught() {
+fn an_idempotency_key_that_is_read_first_and_stored_later_is_caught() {
     assert_caught(&["HIST-004", "HIST-008", "HIST-011", "HIST-031"], &backend(Defect::KeysLate));
 }
 
 #[test]
-fn a_replacement_that_does_not_look_is_caught() {
+fn a_replacement_that_ignores_its_condition_is_caught() {
     assert_caught(&["HIST-053"], &backend(Defect::ReplacesBlindly));
 }
 

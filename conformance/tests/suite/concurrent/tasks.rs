@@ -32,7 +32,7 @@ enum Defect {
 fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(move |place, namespace, _| {
         let wrong = Wrong { inner: InMemoryTaskStore::open(place, namespace), defect };
-        StoreSet { tasks: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_tasks(Arc::new(wrong))
     })
 }
 
@@ -61,7 +61,7 @@ wrong! {
             if let Some(free) = free.first() {
                 let now = self.inner.get_task(board, &free.id).await?;
                 if let Some(Lease { token, .. }) = now.as_ref().and_then(|task| task.lease.clone()) {
-                    return Ok(now.map(|task| Claim { task, token }));
+                    return Ok(now.map(|task| Claim::new(task, token)));
                 }
             }
             self.inner.claim(board, worker, lease).await
@@ -121,7 +121,8 @@ wrong! {
     add_tasks(board: &BoardId, tasks: Vec<NewTask>) -> Vec<Task>;
     get_board(board: &BoardId) -> Option<Board>;
     get_task(board: &BoardId, task: &TaskId) -> Option<Task>;
-    list_tasks(board: &BoardId, query: &TaskQuery, page: PageRequest<TaskPosition>) -> Page<Task, TaskPosition>;
+    list_tasks(board: &BoardId, query: &TaskQuery, page: PageRequest<TaskPosition>)
+        -> Page<Task, TaskPosition>;
     list_boards(conversation: Option<&ConversationId>, page: PageRequest<BoardId>) -> Page<Board, BoardId>;
     force_retry(board: &BoardId, task: &TaskId) -> Task;
     renew_lease(board: &BoardId, task: &TaskId, token: FencingToken, lease: Duration) -> Lease;
@@ -144,12 +145,12 @@ fn a_store_that_ignores_fencing_is_caught() {
 }
 
 #[test]
-fn a_step_that_compares_first_and_is_taken_later_is_caught() {
+fn a_transition_that_compares_first_and_writes_later_is_caught() {
     assert_caught(&["TASK-022", "TASK-025"], &backend(Defect::StepsLater));
 }
 
 #[test]
-fn a_retry_that_two_are_given_is_caught() {
+fn a_retry_granted_twice_is_caught() {
     assert_caught(&["TASK-033"], &backend(Defect::RetriesLater));
 }
 

@@ -19,6 +19,7 @@ pub type BlobBytes = BoxStream<'static, Result<Bytes>>;
 /// let at_once: BlobBody = "hello".into();
 /// assert_eq!(at_once.known_len(), Some(5));
 /// ```
+#[non_exhaustive]
 pub enum BlobBody {
     /// All bytes in one piece.
     Bytes(Bytes),

@@ -13,6 +13,7 @@ use super::key::BlobKey;
 use crate::check;
 use crate::error::{Error, Result};
 use crate::limits::ID_BYTES_MAX;
+use crate::storage::options::{OptionSet, RequestOption};
 use crate::timestamp::Timestamp;
 
 /// The version of a blob, opaque to callers: 1 to 512 bytes of visible ASCII.
@@ -29,7 +30,11 @@ impl ETag {
         let text = text.as_ref();
         check::batch("etag.new", "etag", text.len(), ID_BYTES_MAX)?;
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::invalid("etag.new", "etag", "holds something else than visible ASCII"));
+            return Err(Error::invalid(
+                "etag.new",
+                "etag",
+                "contains characters other than visible ASCII; remove them",
+            ));
         }
         Ok(Self(Arc::from(text)))
     }
@@ -67,6 +72,7 @@ pub type UserMetadata = BTreeMap<String, String>;
 
 /// The condition of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum BlobCondition {
     /// The write is unconditional.
     #[default]
@@ -79,6 +85,7 @@ pub enum BlobCondition {
 
 /// Options of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct BlobPutOptions {
     /// The condition of the write.
     pub condition: BlobCondition,
@@ -108,6 +115,23 @@ impl BlobPutOptions {
     pub fn with_metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(name.into(), value.into());
         self
+    }
+
+    /// Sets all metadata names and values.
+    #[must_use]
+    pub fn with_all_metadata(mut self, metadata: UserMetadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Returns the options that are set. The condition has capabilities of its own.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { condition: _, content_type, metadata } = self;
+        OptionSet::NONE
+            .with_if(content_type.is_some(), RequestOption::BlobContentType)
+            .with_if(!metadata.is_empty(), RequestOption::BlobMetadata)
     }
 }
 
@@ -142,14 +166,19 @@ impl ByteRange {
         if range.start < range.end {
             Ok(range)
         } else {
-            Err(Error::invalid("blobs.get", "range", "empty, or begins at or past the blob's end")
-                .with_limit(range.start, size))
+            Err(Error::invalid(
+                "blobs.get",
+                "range",
+                "is empty or begins at or past the blob's end; begin before the end",
+            )
+            .with_limit(range.start, size))
         }
     }
 }
 
 /// Options of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct BlobGetOptions {
     /// The bytes to read; `None` reads all.
     pub range: Option<ByteRange>,
@@ -158,14 +187,23 @@ pub struct BlobGetOptions {
 impl BlobGetOptions {
     /// Selects a part of the blob to read.
     #[must_use]
-    pub fn with_range(mut self, range: ByteRange) -> Self {
-        self.range = Some(range);
+    pub fn with_range(mut self, range: impl Into<Option<ByteRange>>) -> Self {
+        self.range = range.into();
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { range } = self;
+        OptionSet::NONE.with_if(range.is_some(), RequestOption::BlobRange)
     }
 }
 
 /// The properties of a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BlobInfo {
     /// The key.
     pub key: BlobKey,
@@ -183,8 +221,31 @@ pub struct BlobInfo {
     pub modified_at: Timestamp,
 }
 
+impl BlobInfo {
+    /// Creates the properties of a blob without a media type and without metadata.
+    #[must_use]
+    pub fn new(key: BlobKey, size: u64, etag: ETag, modified_at: Timestamp) -> Self {
+        Self { key, size, etag, modified_at, content_type: None, metadata: UserMetadata::new() }
+    }
+
+    /// Sets the media type.
+    #[must_use]
+    pub fn with_content_type(mut self, content_type: impl Into<Option<String>>) -> Self {
+        self.content_type = content_type.into();
+        self
+    }
+
+    /// Sets the metadata that the writer attached.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: UserMetadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+}
+
 /// A blob in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BlobEntry {
     /// The key.
     pub key: BlobKey,
@@ -196,7 +257,16 @@ pub struct BlobEntry {
     pub modified_at: Timestamp,
 }
 
+impl BlobEntry {
+    /// Creates an item of a listing.
+    #[must_use]
+    pub fn new(key: BlobKey, size: u64, etag: ETag, modified_at: Timestamp) -> Self {
+        Self { key, size, etag, modified_at }
+    }
+}
+
 /// A blob that is being read.
+#[non_exhaustive]
 pub struct BlobRead {
     /// The properties of the blob.
     pub info: BlobInfo,
@@ -204,6 +274,14 @@ pub struct BlobRead {
     pub range: Range<u64>,
     /// The bytes.
     pub bytes: BlobBytes,
+}
+
+impl BlobRead {
+    /// Creates a read of the bytes in `range`.
+    #[must_use]
+    pub fn new(info: BlobInfo, range: Range<u64>, bytes: BlobBytes) -> Self {
+        Self { info, range, bytes }
+    }
 }
 
 impl fmt::Debug for BlobRead {
@@ -215,6 +293,7 @@ impl fmt::Debug for BlobRead {
 /// The operation that a presigned URL allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
+#[non_exhaustive]
 pub enum PresignMethod {
     /// Reading the blob. Needs the capability `blob-presign-get`.
     Get,
@@ -224,6 +303,7 @@ pub enum PresignMethod {
 
 /// A request for a presigned URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PresignRequest {
     /// The operation to allow.
     pub method: PresignMethod,
@@ -252,11 +332,20 @@ impl PresignRequest {
         self.content_type = Some(content_type.into());
         self
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { method: _, valid_for: _, content_type } = self;
+        OptionSet::NONE.with_if(content_type.is_some(), RequestOption::PresignContentType)
+    }
 }
 
 /// A URL that allows one operation for a limited time. Possession of the URL grants this right, so its
 /// `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PresignedUrl {
     /// The URL.
     pub url: String,
@@ -267,6 +356,21 @@ pub struct PresignedUrl {
     /// The headers that the request must contain.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+}
+
+impl PresignedUrl {
+    /// Creates a URL that needs no headers.
+    #[must_use]
+    pub fn new(url: impl Into<String>, method: PresignMethod, expires_at: Timestamp) -> Self {
+        Self { url: url.into(), method, expires_at, headers: BTreeMap::new() }
+    }
+
+    /// Sets the headers that the request must contain.
+    #[must_use]
+    pub fn with_headers(mut self, headers: BTreeMap<String, String>) -> Self {
+        self.headers = headers;
+        self
+    }
 }
 
 impl fmt::Debug for PresignedUrl {

@@ -6,9 +6,11 @@ use crate::filter::Filter;
 use crate::id::{EntityId, EntityType, RelationshipId, RelationshipType};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::metadata::Metadata;
+use crate::storage::options::{OptionSet, RequestOption};
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Entity {
     /// The id.
     pub id: EntityId,
@@ -36,6 +38,7 @@ impl Entity {
 
 /// A directed edge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Relationship {
     /// The id.
     pub id: RelationshipId,
@@ -72,11 +75,20 @@ impl Relationship {
 
 /// The result of an upsert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct UpsertReport {
     /// The number of created items.
     pub created: u64,
     /// The number of replaced items.
     pub replaced: u64,
+}
+
+impl UpsertReport {
+    /// Creates the result of an upsert.
+    #[must_use]
+    pub fn new(created: u64, replaced: u64) -> Self {
+        Self { created, replaced }
+    }
 }
 
 /// The direction in which a traversal follows relationships.
@@ -94,6 +106,7 @@ pub enum Direction {
 
 /// The options of a traversal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NeighborQuery {
     /// The maximum number of hops, 0 to 32.
     pub depth: u32,
@@ -132,6 +145,16 @@ impl NeighborQuery {
         self.limit = limit;
         self
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { depth: _, direction, relationship_types, limit: _ } = self;
+        OptionSet::NONE
+            .with_if(*direction != Direction::Both, RequestOption::NeighborsDirection)
+            .with_if(!relationship_types.is_empty(), RequestOption::NeighborsTypes)
+    }
 }
 
 impl Default for NeighborQuery {
@@ -142,6 +165,7 @@ impl Default for NeighborQuery {
 
 /// An entity that a traversal reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Reached {
     /// The entity.
     pub entity: Entity,
@@ -149,8 +173,17 @@ pub struct Reached {
     pub hops: u32,
 }
 
+impl Reached {
+    /// Creates an entity that is `hops` relationships away from the start.
+    #[must_use]
+    pub fn new(entity: Entity, hops: u32) -> Self {
+        Self { entity, hops }
+    }
+}
+
 /// The result of a traversal.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SubGraph {
     /// The entities, by hops and then by id, with the start first.
     pub entities: Vec<Reached>,
@@ -158,8 +191,17 @@ pub struct SubGraph {
     pub relationships: Vec<Relationship>,
 }
 
+impl SubGraph {
+    /// Creates the result of a traversal.
+    #[must_use]
+    pub fn new(entities: Vec<Reached>, relationships: Vec<Relationship>) -> Self {
+        Self { entities, relationships }
+    }
+}
+
 /// The result of deleting an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DeletedEntity {
     /// `true` if the entity existed.
     pub existed: bool,
@@ -167,8 +209,17 @@ pub struct DeletedEntity {
     pub relationships: u64,
 }
 
+impl DeletedEntity {
+    /// Creates the result of a deletion.
+    #[must_use]
+    pub fn new(existed: bool, relationships: u64) -> Self {
+        Self { existed, relationships }
+    }
+}
+
 /// The entities to find. The default finds all.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EntityQuery {
     /// Finds only entities of this type.
     pub entity_type: Option<EntityType>,
@@ -176,8 +227,35 @@ pub struct EntityQuery {
     pub filter: Option<Filter>,
 }
 
+impl EntityQuery {
+    /// Finds only entities of this type.
+    #[must_use]
+    pub fn with_type(mut self, entity_type: impl Into<Option<EntityType>>) -> Self {
+        self.entity_type = entity_type.into();
+        self
+    }
+
+    /// Finds only entities whose properties match.
+    #[must_use]
+    pub fn with_filter(mut self, filter: impl Into<Option<Filter>>) -> Self {
+        self.filter = filter.into();
+        self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { entity_type, filter } = self;
+        OptionSet::NONE
+            .with_if(entity_type.is_some(), RequestOption::EntitiesType)
+            .with_if(filter.is_some(), RequestOption::EntitiesFilter)
+    }
+}
+
 /// The relationships to find. The default finds all.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RelationshipQuery {
     /// Finds only relationships of this type.
     pub relationship_type: Option<RelationshipType>,
@@ -189,13 +267,64 @@ pub struct RelationshipQuery {
     pub filter: Option<Filter>,
 }
 
+impl RelationshipQuery {
+    /// Finds only relationships of this type.
+    #[must_use]
+    pub fn with_type(mut self, relationship_type: impl Into<Option<RelationshipType>>) -> Self {
+        self.relationship_type = relationship_type.into();
+        self
+    }
+
+    /// Finds only relationships that begin at this entity.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Option<EntityId>>) -> Self {
+        self.source = source.into();
+        self
+    }
+
+    /// Finds only relationships that end at this entity.
+    #[must_use]
+    pub fn with_target(mut self, target: impl Into<Option<EntityId>>) -> Self {
+        self.target = target.into();
+        self
+    }
+
+    /// Finds only relationships whose properties match.
+    #[must_use]
+    pub fn with_filter(mut self, filter: impl Into<Option<Filter>>) -> Self {
+        self.filter = filter.into();
+        self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { relationship_type, source, target, filter } = self;
+        OptionSet::NONE
+            .with_if(relationship_type.is_some(), RequestOption::RelationshipsType)
+            .with_if(source.is_some(), RequestOption::RelationshipsSource)
+            .with_if(target.is_some(), RequestOption::RelationshipsTarget)
+            .with_if(filter.is_some(), RequestOption::RelationshipsFilter)
+    }
+}
+
 /// The number of items in a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct GraphCounts {
     /// The number of entities.
     pub entities: u64,
     /// The number of relationships.
     pub relationships: u64,
+}
+
+impl GraphCounts {
+    /// Creates the number of items in a graph.
+    #[must_use]
+    pub fn new(entities: u64, relationships: u64) -> Self {
+        Self { entities, relationships }
+    }
 }
 
 /// One row of a Cypher result: column names with JSON values.

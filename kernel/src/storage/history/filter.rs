@@ -7,10 +7,12 @@ use crate::error::Result;
 use crate::id::{AgentId, AgentRole, Thread};
 use crate::limits::MESSAGE_FILTER_TERMS_MAX;
 use crate::message::ChatMessage;
+use crate::storage::options::{OptionSet, RequestOption};
 
 /// A selector of messages by author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum MessageSelector {
     /// The agent with this id.
     Agent(AgentId),
@@ -170,6 +172,17 @@ impl MessageFilter {
         self.kinds.push(new);
         self
     }
+
+    /// Returns the options that are set: the kinds of selectors that the filter has.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        let Self { kinds } = self;
+        let selectors = kinds.iter().flat_map(Kind::selectors);
+        selectors.fold(OptionSet::NONE, |set, selector| match selector {
+            MessageSelector::Agent(_) => set.with(RequestOption::MessagesOfAgents),
+            MessageSelector::Role(_) => set.with(RequestOption::MessagesOfRoles),
+        })
+    }
 }
 
 /// A [`MessageFilter`] for one thread, in terms of two columns that a store keeps for each message: the
@@ -179,6 +192,7 @@ impl MessageFilter {
 /// [`MessageFilter::terms`] creates a value that is equivalent to the whole filter. If the lists name the
 /// thread's agent, they also contain the empty text, because messages without an author belong to that agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuthorTerms {
     /// If set, only messages that match this set are kept.
     pub include: Option<AuthorSet>,
@@ -188,6 +202,7 @@ pub struct AuthorTerms {
 
 /// A set of authors and roles. A message matches if it has one of the authors or one of the roles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuthorSet {
     /// The ids of authors. The empty text matches messages without an author.
     pub agents: Vec<String>,
@@ -293,13 +308,13 @@ mod tests {
 
     /// Proves: AKKA-1, AKKA-4
     #[test]
-    fn a_message_without_author_is_of_the_threads_agent() {
+    fn a_message_without_an_author_belongs_to_the_threads_agent() {
         assert_eq!(kept(&MessageFilter::new().include_agent(agent("owner"))), ["none"]);
         assert_eq!(kept(&MessageFilter::new().exclude_agent(agent("owner"))), ["a/x", "a", "b/x", "c/y"]);
     }
 
     #[test]
-    fn one_author_alone_is_told_apart_and_an_empty_include_keeps_nothing() {
+    fn one_author_is_selected_and_an_empty_include_keeps_nothing() {
         let thread = Thread::new("owner", "s").unwrap();
         let only = |filter: MessageFilter| filter.terms(&thread).only_author().map(str::to_owned);
         let none = MessageFilter::new();
@@ -316,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_names_so_many_agents_and_roles_and_no_more() {
+    fn a_filter_has_a_limit_of_agents_and_roles() {
         let names = |count: usize| {
             (0..count).fold(MessageFilter::new(), |filter, number| match number % 2 {
                 0 => filter.include_agent(agent(&number.to_string())),

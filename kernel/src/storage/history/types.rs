@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{IdempotencyKey, RunId, Seq, Thread};
 use crate::message::ChatMessage;
+use crate::storage::options::{OptionSet, RequestOption};
 
 /// A message and its `Seq` in the thread. Cloning shares the message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StoredMessage {
     /// The `Seq` of the message.
     pub seq: Seq,
@@ -19,6 +21,12 @@ pub struct StoredMessage {
 }
 
 impl StoredMessage {
+    /// Creates a stored message.
+    #[must_use]
+    pub fn new(seq: Seq, message: impl Into<Arc<ChatMessage>>) -> Self {
+        Self { seq, message: message.into() }
+    }
+
     /// Returns the message's text; see [`ChatMessage::text`].
     #[must_use]
     pub fn text(&self) -> &str {
@@ -35,6 +43,7 @@ impl fmt::Display for StoredMessage {
 
 /// The time to live of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Ttl {
     /// The time after which the thread reads as empty, measured from the call that sets it or from the last
     /// use. It is truncated to milliseconds.
@@ -55,10 +64,18 @@ impl Ttl {
     pub fn sliding(after: Duration) -> Self {
         Self { after, refresh_on_use: true }
     }
+
+    /// Sets whether each use of the thread restarts the time to live.
+    #[must_use]
+    pub fn with_refresh_on_use(mut self, refresh_on_use: bool) -> Self {
+        self.refresh_on_use = refresh_on_use;
+        self
+    }
 }
 
 /// Options of an append.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AppendOptions {
     /// The idempotency key, which makes a repeated append harmless.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -69,21 +86,32 @@ pub struct AppendOptions {
 impl AppendOptions {
     /// Sets the idempotency key, which makes a repeated append harmless.
     #[must_use]
-    pub fn with_idempotency_key(mut self, key: IdempotencyKey) -> Self {
-        self.idempotency_key = Some(key);
+    pub fn with_idempotency_key(mut self, key: impl Into<Option<IdempotencyKey>>) -> Self {
+        self.idempotency_key = key.into();
         self
     }
 
     /// Sets the thread's time to live.
     #[must_use]
-    pub fn with_ttl(mut self, ttl: Ttl) -> Self {
-        self.ttl = Some(ttl);
+    pub fn with_ttl(mut self, ttl: impl Into<Option<Ttl>>) -> Self {
+        self.ttl = ttl.into();
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { idempotency_key, ttl } = self;
+        OptionSet::NONE
+            .with_if(idempotency_key.is_some(), RequestOption::AppendIdempotencyKey)
+            .with_if(ttl.is_some(), RequestOption::AppendTtl)
     }
 }
 
 /// The numbers of appended messages: `first..=last`, without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Appended {
     /// The `Seq` of the first message.
     pub first: Seq,
@@ -91,8 +119,17 @@ pub struct Appended {
     pub last: Seq,
 }
 
+impl Appended {
+    /// Creates the result of an append whose messages got the numbers `first..=last`.
+    #[must_use]
+    pub fn new(first: Seq, last: Seq) -> Self {
+        Self { first, last }
+    }
+}
+
 /// The result of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Forked {
     /// The number of copied messages.
     pub messages: u64,
@@ -100,8 +137,17 @@ pub struct Forked {
     pub last: Seq,
 }
 
+impl Forked {
+    /// Creates the result of a fork.
+    #[must_use]
+    pub fn new(messages: u64, last: Seq) -> Self {
+        Self { messages, last }
+    }
+}
+
 /// The counts of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ThreadInfo {
     /// The thread.
     pub thread: Thread,
@@ -113,8 +159,17 @@ pub struct ThreadInfo {
     pub last: Seq,
 }
 
+impl ThreadInfo {
+    /// Creates the counts of a thread.
+    #[must_use]
+    pub fn new(thread: Thread, messages: u64, bytes: u64, last: Seq) -> Self {
+        Self { thread, messages, bytes, last }
+    }
+}
+
 /// A replacement of the first part of a thread.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Replacement {
     /// The last message to replace. A value of 0 is before the first message.
     pub up_to: Seq,
@@ -142,6 +197,7 @@ impl Replacement {
 
 /// The result of a replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Replaced {
     /// The number of removed messages.
     pub removed: u64,
@@ -149,13 +205,30 @@ pub struct Replaced {
     pub seq: Seq,
 }
 
+impl Replaced {
+    /// Creates the result of a replacement.
+    #[must_use]
+    pub fn new(removed: u64, seq: Seq) -> Self {
+        Self { removed, seq }
+    }
+}
+
 /// An event of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct HistoryEvent {
     /// The `Seq` of the event.
     pub seq: Seq,
     /// The kind of the event.
     pub kind: HistoryEventKind,
+}
+
+impl HistoryEvent {
+    /// Creates an event.
+    #[must_use]
+    pub fn new(seq: Seq, kind: HistoryEventKind) -> Self {
+        Self { seq, kind }
+    }
 }
 
 /// The kind of an event, with its data.

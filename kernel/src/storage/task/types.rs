@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::id::{AgentId, ConversationId, FencingToken, Revision, TaskId, WorkerId};
 use crate::limits::TASK_RETRIES_DEFAULT;
 use crate::metadata::Metadata;
+use crate::storage::options::{OptionSet, RequestOption};
 use crate::timestamp::Timestamp;
 
 /// The address of a board: an agent in a conversation.
@@ -18,6 +19,12 @@ pub struct BoardId {
 }
 
 impl BoardId {
+    /// Creates the address from its two ids.
+    #[must_use]
+    pub fn from_ids(conversation: ConversationId, agent: AgentId) -> Self {
+        Self { conversation, agent }
+    }
+
     /// Checks both names and creates the address.
     ///
     /// ```
@@ -49,6 +56,7 @@ impl<C: AsRef<str>, A: AsRef<str>> TryFrom<(C, A)> for BoardId {
 /// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum TaskStatus {
     /// Not started.
     Planned,
@@ -111,6 +119,7 @@ impl TaskStatus {
 
 /// The lease of a worker on a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Lease {
     /// The worker that holds the lease.
     pub worker: WorkerId,
@@ -120,6 +129,14 @@ pub struct Lease {
     pub expires_at: Timestamp,
 }
 
+impl Lease {
+    /// Creates a lease.
+    #[must_use]
+    pub fn new(worker: WorkerId, token: FencingToken, expires_at: Timestamp) -> Self {
+        Self { worker, token, expires_at }
+    }
+}
+
 /// The position of a task on its board. Tasks added later have a greater position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -127,6 +144,7 @@ pub struct TaskPosition(pub u64);
 
 /// A task on a board.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Task {
     /// The id, unique on the board.
     pub id: TaskId,
@@ -156,8 +174,78 @@ pub struct Task {
     pub metadata: Metadata,
 }
 
+impl Task {
+    /// Creates a planned task with three retries, at this position and revision.
+    #[must_use]
+    pub fn new(id: TaskId, title: impl Into<String>, position: TaskPosition, revision: Revision) -> Self {
+        Self {
+            id,
+            title: title.into(),
+            description: None,
+            status: TaskStatus::Planned,
+            position,
+            revision,
+            retries: 0,
+            retries_max: TASK_RETRIES_DEFAULT,
+            result: None,
+            lease: None,
+            metadata: Metadata::new(),
+        }
+    }
+
+    /// Sets the description.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<Option<String>>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// Sets the status.
+    #[must_use]
+    pub fn with_status(mut self, status: TaskStatus) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Sets the number of retries so far.
+    #[must_use]
+    pub fn with_retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Sets the maximum number of retries.
+    #[must_use]
+    pub fn with_retries_max(mut self, retries_max: u32) -> Self {
+        self.retries_max = retries_max;
+        self
+    }
+
+    /// Sets the result, or the reason of the failure.
+    #[must_use]
+    pub fn with_result(mut self, result: impl Into<Option<String>>) -> Self {
+        self.result = result.into();
+        self
+    }
+
+    /// Sets the lease of the worker that claimed the task.
+    #[must_use]
+    pub fn with_lease(mut self, lease: impl Into<Option<Lease>>) -> Self {
+        self.lease = lease.into();
+        self
+    }
+
+    /// Sets the metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+}
+
 /// A task to add.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct NewTask {
     /// The id, unique on the board.
     pub id: TaskId,
@@ -222,10 +310,21 @@ impl NewTask {
             metadata: self.metadata,
         }
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { id: _, title: _, description, retries_max: _, metadata } = self;
+        OptionSet::NONE
+            .with_if(description.is_some(), RequestOption::TaskDescription)
+            .with_if(!metadata.is_empty(), RequestOption::TaskMetadata)
+    }
 }
 
 /// A board to create.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct NewBoard {
     /// A label for display, at most 4,096 bytes.
     pub label: Option<String>,
@@ -251,14 +350,28 @@ impl NewBoard {
 
     /// Sets the agent that owns the parent board.
     #[must_use]
-    pub fn with_parent(mut self, parent: AgentId) -> Self {
-        self.parent = Some(parent);
+    pub fn with_parent(mut self, parent: impl Into<Option<AgentId>>) -> Self {
+        self.parent = parent.into();
         self
+    }
+
+    /// Returns the options that are set, those of the tasks included.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { label, parent, tasks } = self;
+        tasks
+            .iter()
+            .map(NewTask::options)
+            .fold(OptionSet::NONE, OptionSet::union)
+            .with_if(label.is_some(), RequestOption::BoardLabel)
+            .with_if(parent.is_some(), RequestOption::BoardParent)
     }
 }
 
 /// The number of tasks on a board in each status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BoardStatusCounts {
     /// Tasks that are not started.
     pub planned: u64,
@@ -292,10 +405,53 @@ impl BoardStatusCounts {
     pub fn total(&self) -> u64 {
         self.planned + self.in_progress + self.blocked + self.succeeded + self.failed + self.abandoned
     }
+
+    /// Sets the number of tasks that are not started.
+    #[must_use]
+    pub fn with_planned(mut self, planned: u64) -> Self {
+        self.planned = planned;
+        self
+    }
+
+    /// Sets the number of tasks in progress.
+    #[must_use]
+    pub fn with_in_progress(mut self, in_progress: u64) -> Self {
+        self.in_progress = in_progress;
+        self
+    }
+
+    /// Sets the number of tasks that wait.
+    #[must_use]
+    pub fn with_blocked(mut self, blocked: u64) -> Self {
+        self.blocked = blocked;
+        self
+    }
+
+    /// Sets the number of tasks that finished successfully.
+    #[must_use]
+    pub fn with_succeeded(mut self, succeeded: u64) -> Self {
+        self.succeeded = succeeded;
+        self
+    }
+
+    /// Sets the number of tasks that finished without success.
+    #[must_use]
+    pub fn with_failed(mut self, failed: u64) -> Self {
+        self.failed = failed;
+        self
+    }
+
+    /// Sets the number of tasks that were abandoned.
+    #[must_use]
+    pub fn with_abandoned(mut self, abandoned: u64) -> Self {
+        self.abandoned = abandoned;
+        self
+    }
 }
 
 /// A board without its tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Board {
     /// The address of the board.
     pub id: BoardId,
@@ -309,8 +465,31 @@ pub struct Board {
     pub tasks: BoardStatusCounts,
 }
 
+impl Board {
+    /// Creates a board without a label and without a parent.
+    #[must_use]
+    pub fn new(id: BoardId, tasks: BoardStatusCounts) -> Self {
+        Self { id, tasks, label: None, parent: None }
+    }
+
+    /// Sets the label for display.
+    #[must_use]
+    pub fn with_label(mut self, label: impl Into<Option<String>>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Sets the agent that owns the parent board.
+    #[must_use]
+    pub fn with_parent(mut self, parent: impl Into<Option<AgentId>>) -> Self {
+        self.parent = parent.into();
+        self
+    }
+}
+
 /// The tasks to list. The default lists all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TaskQuery {
     /// The statuses of the tasks to list; empty for all.
     pub statuses: Vec<TaskStatus>,
@@ -328,10 +507,19 @@ impl TaskQuery {
     pub fn wants(&self, status: TaskStatus) -> bool {
         self.statuses.is_empty() || self.statuses.contains(&status)
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { statuses } = self;
+        OptionSet::NONE.with_if(!statuses.is_empty(), RequestOption::TasksStatuses)
+    }
 }
 
 /// A transition of a task to another status.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Transition {
     /// The new status.
     pub to: TaskStatus,
@@ -352,15 +540,15 @@ impl Transition {
 
     /// Requires this revision.
     #[must_use]
-    pub fn with_expected(mut self, expected: Revision) -> Self {
-        self.expected = Some(expected);
+    pub fn with_expected(mut self, expected: impl Into<Option<Revision>>) -> Self {
+        self.expected = expected.into();
         self
     }
 
     /// Sets the token of the caller's lease.
     #[must_use]
-    pub fn with_token(mut self, token: FencingToken) -> Self {
-        self.token = Some(token);
+    pub fn with_token(mut self, token: impl Into<Option<FencingToken>>) -> Self {
+        self.token = token.into();
         self
     }
 
@@ -369,6 +557,17 @@ impl Transition {
     pub fn with_result(mut self, result: impl Into<String>) -> Self {
         self.result = Some(result.into());
         self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { to: _, expected, token, result } = self;
+        OptionSet::NONE
+            .with_if(expected.is_some(), RequestOption::TransitionExpected)
+            .with_if(token.is_some(), RequestOption::TransitionToken)
+            .with_if(result.is_some(), RequestOption::TransitionResult)
     }
 }
 
@@ -384,9 +583,18 @@ pub enum RetryOutcome {
 
 /// A task that a worker has claimed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Claim {
     /// The task after the claim, with its lease.
     pub task: Task,
     /// The token to pass with every transition.
     pub token: FencingToken,
+}
+
+impl Claim {
+    /// Creates a claim.
+    #[must_use]
+    pub fn new(task: Task, token: FencingToken) -> Self {
+        Self { task, token }
+    }
 }

@@ -10,6 +10,7 @@ use crate::filter::Filter;
 use crate::id::{CollectionName, DocumentId};
 use crate::limits::{DIMENSIONS_MAX, EMBEDDING_NORM_SQUARED_MAX, EMBEDDING_NORM_SQUARED_MIN};
 use crate::metadata::Metadata;
+use crate::storage::options::{OptionSet, RequestOption};
 
 /// A vector of 1 to 16,000 finite 32-bit floats whose direction 32-bit arithmetic can express.
 ///
@@ -39,14 +40,26 @@ impl Embedding {
         let values = values.into();
         check::batch(OPERATION, "embedding", values.len(), DIMENSIONS_MAX)?;
         if !values.iter().all(|value| value.is_finite()) {
-            return Err(Error::invalid(OPERATION, "embedding", "holds NaN or an infinity"));
+            return Err(Error::invalid(
+                OPERATION,
+                "embedding",
+                "contains NaN or an infinity; pass finite numbers",
+            ));
         }
         let norm_squared: f64 = values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum();
         if norm_squared < EMBEDDING_NORM_SQUARED_MIN {
-            return Err(Error::invalid(OPERATION, "embedding", "zero, or too short to have a direction"));
+            return Err(Error::invalid(
+                OPERATION,
+                "embedding",
+                "has a length of 0 or close to 0; pass an embedding with a direction",
+            ));
         }
         if norm_squared > EMBEDDING_NORM_SQUARED_MAX {
-            return Err(Error::invalid(OPERATION, "embedding", "so long that its squared length overflows"));
+            return Err(Error::invalid(
+                OPERATION,
+                "embedding",
+                "has a length whose square overflows; scale the embedding down",
+            ));
         }
         Ok(Self(values))
     }
@@ -122,6 +135,7 @@ impl From<Embedding> for Vec<f32> {
 
 /// A text with its embedding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Document {
     /// The id in the collection.
     pub id: DocumentId,
@@ -145,8 +159,8 @@ impl Document {
 
     /// Sets the embedding.
     #[must_use]
-    pub fn with_embedding(mut self, embedding: Embedding) -> Self {
-        self.embedding = Some(embedding);
+    pub fn with_embedding(mut self, embedding: impl Into<Option<Embedding>>) -> Self {
+        self.embedding = embedding.into();
         self
     }
 
@@ -161,6 +175,7 @@ impl Document {
 /// The handling of existing ids in a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PutMode {
     /// Leaves existing documents unchanged.
     IfAbsent,
@@ -170,6 +185,7 @@ pub enum PutMode {
 
 /// The result of a put, in the order of the documents given.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PutReport {
     /// The ids of the written documents.
     pub written: Vec<DocumentId>,
@@ -177,11 +193,20 @@ pub struct PutReport {
     pub ignored: Vec<DocumentId>,
 }
 
+impl PutReport {
+    /// Creates the result of a put.
+    #[must_use]
+    pub fn new(written: Vec<DocumentId>, ignored: Vec<DocumentId>) -> Self {
+        Self { written, ignored }
+    }
+}
+
 /// The default number of hits of a search.
 pub const SEARCH_LIMIT_DEFAULT: usize = 5;
 
 /// A search request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SearchRequest {
     /// The query.
     pub embedding: Embedding,
@@ -211,8 +236,8 @@ impl SearchRequest {
 
     /// Sets the filter that hits must match.
     #[must_use]
-    pub fn with_filter(mut self, filter: Filter) -> Self {
-        self.filter = Some(filter);
+    pub fn with_filter(mut self, filter: impl Into<Option<Filter>>) -> Self {
+        self.filter = filter.into();
         self
     }
 
@@ -222,10 +247,21 @@ impl SearchRequest {
         self.score_min = Some(score_min);
         self
     }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { embedding: _, limit: _, filter, score_min } = self;
+        OptionSet::NONE
+            .with_if(filter.is_some(), RequestOption::SearchFilter)
+            .with_if(score_min.is_some(), RequestOption::SearchScoreMin)
+    }
 }
 
 /// A hit of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SearchHit {
     /// The document's id.
     pub id: DocumentId,
@@ -238,8 +274,24 @@ pub struct SearchHit {
     pub metadata: Metadata,
 }
 
+impl SearchHit {
+    /// Creates a hit without metadata.
+    #[must_use]
+    pub fn new(id: DocumentId, score: f32, content: impl Into<String>) -> Self {
+        Self { id, score, content: content.into(), metadata: Metadata::new() }
+    }
+
+    /// Sets the metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+}
+
 /// A collection in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CollectionInfo {
     /// The collection.
     pub collection: CollectionName,
@@ -247,4 +299,12 @@ pub struct CollectionInfo {
     pub dimensions: usize,
     /// The number of documents.
     pub documents: u64,
+}
+
+impl CollectionInfo {
+    /// Creates an item of a listing.
+    #[must_use]
+    pub fn new(collection: CollectionName, dimensions: usize, documents: u64) -> Self {
+        Self { collection, dimensions, documents }
+    }
 }

@@ -163,20 +163,19 @@ pub(crate) struct SearchOutput {
 
 pub(crate) async fn search(shared: Arc<Shared>, input: SearchInput) -> Result<SearchOutput> {
     const OPERATION: &str = "mcp.graph_search";
-    let PageRequest { mut after, limit } = page(OPERATION, input.cursor.as_deref(), &input.limit)?;
+    let PageRequest { mut after, limit, .. } = page(OPERATION, input.cursor.as_deref(), &input.limit)?;
     let text = input.query.as_deref().map(|text| argument::query(OPERATION, text)).transpose()?;
     let conditions = input.equal.into_iter().map(|(key, value)| Filter::eq(key, value));
     let filter = Filter::all(conditions.collect::<Vec<_>>());
-    let query = EntityQuery {
-        entity_type: optional(input.entity_type.as_ref())?,
-        filter: (filter != Filter::And(Vec::new())).then_some(filter),
-    };
+    let query = EntityQuery::default()
+        .with_type(optional(input.entity_type.as_ref())?)
+        .with_filter((filter != Filter::And(Vec::new())).then_some(filter));
     let step = if text.is_some() { ENTITIES_STEP } else { limit };
-    check_entity_query(&query, &PageRequest { after: after.clone(), limit: step })?;
+    check_entity_query(&query, &PageRequest::first(step).with_after(after.clone()))?;
     let graph = shared.stores.graph()?;
     let (mut entities, mut room, mut scanned) = (Vec::new(), Room::new(), 0);
     loop {
-        let found = graph.find_entities(&query, PageRequest { after: after.clone(), limit: step }).await?;
+        let found = graph.find_entities(&query, PageRequest::first(step).with_after(after.clone())).await?;
         let ended = found.next.is_none();
         for entity in found.items {
             let id = entity.id.clone();
@@ -256,12 +255,10 @@ pub(crate) async fn relationships(
 ) -> Result<RelationshipsOutput> {
     const OPERATION: &str = "mcp.graph_relationships";
     let request = page::<RelationshipId>(OPERATION, input.cursor.as_deref(), &input.limit)?;
-    let query = RelationshipQuery {
-        relationship_type: optional(input.relationship_type.as_ref())?,
-        source: named("source", optional(input.source.as_ref()))?,
-        target: named("target", optional(input.target.as_ref()))?,
-        filter: None,
-    };
+    let query = RelationshipQuery::default()
+        .with_type(optional(input.relationship_type.as_ref())?)
+        .with_source(named("source", optional(input.source.as_ref()))?)
+        .with_target(named("target", optional(input.target.as_ref()))?);
     check_relationship_query(&query, &request)?;
     let page = shared.stores.graph()?.find_relationships(&query, request).await?;
     let (mut relationships, mut room, mut last, mut next) = (Vec::new(), Room::new(), None, page.next);

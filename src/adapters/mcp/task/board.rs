@@ -67,11 +67,9 @@ pub(crate) struct CreateInput {
 
 pub(crate) async fn create(shared: Arc<Shared>, input: CreateInput) -> Result<BoardView> {
     let board = board(&input.conversation, &input.agent)?;
-    let new = NewBoard {
-        label: input.label,
-        parent: named("parent", optional(input.parent.as_ref()))?,
-        tasks: tasks("mcp.board_create", input.tasks)?,
-    };
+    let parent = named("parent", optional(input.parent.as_ref()))?;
+    let mut new = NewBoard::new(tasks("mcp.board_create", input.tasks)?).with_parent(parent);
+    new.label = input.label;
     new.check()?;
     Ok(shared.stores.tasks()?.create_task_list(&board, new).await?.into())
 }

@@ -109,12 +109,10 @@ pub(crate) async fn fail(shared: Arc<Shared>, input: EndInput) -> Result<TaskVie
 
 async fn end(shared: &Shared, input: EndInput, to: TaskStatus) -> Result<TaskView> {
     let (board, task) = (board(&input.conversation, &input.agent)?, TaskId::new(&input.task)?);
-    let step = Transition {
-        to,
-        expected: input.if_revision.map(Revision::new),
-        token: input.token.map(FencingToken::new),
-        result: input.result,
-    };
+    let mut step = Transition::to(to)
+        .with_expected(input.if_revision.map(Revision::new))
+        .with_token(input.token.map(FencingToken::new));
+    step.result = input.result;
     check_task_text(&step)?;
     Ok(shared.stores.tasks()?.update_status(&board, &task, step).await?.into())
 }

@@ -37,19 +37,6 @@ impl From<Status> for TaskStatus {
     }
 }
 
-impl From<TaskStatus> for Status {
-    fn from(status: TaskStatus) -> Self {
-        match status {
-            TaskStatus::Planned => Self::Planned,
-            TaskStatus::InProgress => Self::InProgress,
-            TaskStatus::Blocked => Self::Blocked,
-            TaskStatus::Succeeded => Self::Succeeded,
-            TaskStatus::Failed => Self::Failed,
-            TaskStatus::Abandoned => Self::Abandoned,
-        }
-    }
-}
-
 /// Returns the id of a board.
 pub(super) fn board(conversation: &Id, agent: &Id) -> Result<BoardId> {
     BoardId::new(conversation, agent)
@@ -62,7 +49,9 @@ pub(crate) struct TaskView {
     title: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    status: Status,
+    // The name, and not `Status`, so that a status of a later version is shown as it is.
+    #[schemars(with = "Status")]
+    status: &'static str,
     /// The revision, for `if_revision`.
     revision: u64,
     /// The number of retries so far.
@@ -103,7 +92,7 @@ impl From<Task> for TaskView {
             id: task.id.into(),
             title: task.title,
             description: shown(task.description),
-            status: task.status.into(),
+            status: task.status.as_str(),
             revision: task.revision.get(),
             retries: task.retries,
             retries_max: task.retries_max,

@@ -106,7 +106,9 @@ pub(crate) async fn a_strategys_summary_that_was_paid_for_is_used_by_the_next_pr
 }
 
 /// Proves: ATH-5, ATH-1
-pub(crate) async fn a_draft_of_what_is_gone_is_not_used_and_goes_with_its_session(backend: &Backend) {
+pub(crate) async fn a_draft_of_removed_messages_is_not_used_and_is_deleted_with_its_session(
+    backend: &Backend,
+) {
     let world = World::new(backend).await;
     let plain = world.sessions();
     let secret = Reply::Text("my secret");

@@ -47,7 +47,7 @@ pub(crate) async fn each_step_says_what_it_dropped_and_nothing_is_written(backen
 }
 
 /// Proves: ATH-5
-pub(crate) async fn a_summary_that_is_there_stands_in_front_and_its_messages_are_not_told_as_dropped(
+pub(crate) async fn an_existing_summary_is_in_front_and_its_messages_are_not_reported_as_dropped(
     backend: &Backend,
 ) {
     let world = World::new(backend).await;
@@ -55,14 +55,8 @@ pub(crate) async fn a_summary_that_is_there_stands_in_front_and_its_messages_are
     let id = sessions.create(SessionProfile::default(), "").await.unwrap();
     turn(&sessions, &id, "old", "older").await;
     turn(&sessions, &id, "new", "newer").await;
-    let summary = Summary {
-        up_to: Seq::new(2),
-        text: "before".into(),
-        tokens: 1,
-        messages: 2,
-        strategy: "session".into(),
-        covers: None,
-    };
+    let summary =
+        Summary::new(Seq::new(2), "before").with_tokens(1).with_messages(2).with_strategy("session");
     SummaryStore::new(world.key_value()).unwrap().put(&sessions.thread(&id), None, &summary).await.unwrap();
     let told = sessions.explain_window(&id).await.unwrap();
     assert_eq!((told.began_with_summary_up_to, told.read.messages), (Some(Seq::new(2)), 3));

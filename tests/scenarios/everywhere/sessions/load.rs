@@ -14,7 +14,7 @@ use crate::everywhere::session_support::{Model, Reply, World, stored, texts, tur
 use crate::test_backend::TestBackend as Backend;
 
 /// Proves: PK-13
-pub(crate) async fn a_program_can_continue_without_the_history_and_is_told(backend: &Backend) {
+pub(crate) async fn a_program_can_continue_without_the_history_and_gets_the_error(backend: &Backend) {
     let world = World::new(backend).await;
     let (probe, model) = (world.probe(), Model::new(&[Reply::Text("Summary.")]));
     let strict = world.sessions_on(probe.clone()).with_summarizer(model.clone());

@@ -36,7 +36,7 @@ pub(crate) async fn with_memory_the_session_is_prepended_and_without_it_is_neith
 }
 
 /// Proves: ATH-4
-pub(crate) async fn over_max_tokens_the_oldest_leave_first_and_the_system_prompt_stays(backend: &Backend) {
+pub(crate) async fn over_max_tokens_the_oldest_messages_leave_and_the_system_prompt_stays(backend: &Backend) {
     let sessions = World::new(backend).await.sessions();
     let id = sessions.create(SessionProfile::rolling_window(10, 10).unwrap(), "system prompt").await.unwrap();
     for (question, answer) in [("one one", "two two"), ("three three", "four four")] {
@@ -54,7 +54,7 @@ pub(crate) async fn over_max_tokens_the_oldest_leave_first_and_the_system_prompt
 }
 
 /// Proves: ATH-6, ATH-7
-pub(crate) async fn hints_stand_under_their_header_in_the_order_that_is_asked_for(backend: &Backend) {
+pub(crate) async fn hints_are_under_their_header_in_the_requested_order(backend: &Backend) {
     let world = World::new(backend).await;
     let sessions = world.sessions();
     let id = sessions.create(SessionProfile::default(), "prompt").await.unwrap();
@@ -94,7 +94,7 @@ fn parts(inference: &larder_agents::session::Inference) -> Vec<(usize, usize)> {
 }
 
 /// Proves: ATH-4
-pub(crate) async fn a_call_and_its_result_leave_together(backend: &Backend) {
+pub(crate) async fn a_call_and_its_result_are_dropped_together(backend: &Backend) {
     let sessions = World::new(backend).await.sessions();
     let id = sessions.create(SessionProfile::rolling_window(12, 12).unwrap(), "").await.unwrap();
     let begun = sessions.begin(&id, user("find it")).await.unwrap();

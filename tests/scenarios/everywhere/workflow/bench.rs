@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
-    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page,
-    PageRequest, Result, Revision, Store, Thread, ToolCall, ToolResult,
+    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet,
+    Page, PageRequest, Result, Revision, Store, Thread, ToolCall, ToolResult,
 };
 use serde_json::Value;
 
@@ -18,7 +18,12 @@ use tokio::sync::Notify;
 use crate::test_backend::{Room, TestBackend as Backend};
 
 /// The second sample document, as printed.
-pub(super) const ROUTER: &str = r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "technical": { "prompt_task": "technical", "terminal": true } }}"#;
+pub(super) const ROUTER: &str = concat!(
+    r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "#,
+    r#""routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "#,
+    r#""ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "#,
+    r#""technical": { "prompt_task": "technical", "terminal": true } }}"#,
+);
 
 /// Two states with transitions to each other.
 pub(super) const PING_PONG: &str = r#"{"states": {
@@ -174,6 +179,10 @@ impl Store for FaultyState {
     }
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn options(&self) -> OptionSet {
+        self.inner.options()
     }
     async fn erase(&self) -> Result<()> {
         self.inner.erase().await

@@ -67,7 +67,7 @@ pub(crate) async fn a_models_summary_of_the_state_that_was_left_opens_the_next_c
 }
 
 /// Proves: PK-9
-pub(crate) async fn without_carry_forward_the_next_state_is_told_nothing(backend: &Backend) {
+pub(crate) async fn without_carry_forward_the_next_state_gets_nothing(backend: &Backend) {
     let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "1", Some("Go")).await;
@@ -155,7 +155,7 @@ pub(crate) async fn a_transient_state_is_carried_forward_in_memory_and_by_no_sto
 }
 
 /// Proves: PK-7, PK-9
-pub(crate) async fn what_became_transient_is_no_longer_carried_or_stored(backend: &Backend) {
+pub(crate) async fn a_state_made_transient_is_no_longer_carried_or_stored(backend: &Backend) {
     let bench = bench(backend, PING_PONG, CarryForward::new(echo())).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "my secret", Some("Go")).await;
@@ -170,7 +170,7 @@ pub(crate) async fn what_became_transient_is_no_longer_carried_or_stored(backend
 }
 
 /// Proves: PK-7, PK-9, PK-8
-pub(crate) async fn a_transient_state_is_carried_forward_once_though_the_answer_was_lost(backend: &Backend) {
+pub(crate) async fn a_transient_state_is_carried_forward_once_despite_a_lost_response(backend: &Backend) {
     let bench = bench(backend, &transient_ping(), CarryForward::new(echo())).await;
     let state = FaultyState::new(bench.state());
     let mut workflow = bench.open_on(state.clone()).await;
@@ -228,7 +228,7 @@ pub(crate) async fn where_no_summary_can_be_had_the_conversation_itself_is_hande
 }
 
 /// Proves: PK-9
-pub(crate) async fn what_does_not_fit_is_counted_and_the_newest_is_kept(backend: &Backend) {
+pub(crate) async fn messages_over_the_limit_are_counted_and_the_newest_is_kept(backend: &Backend) {
     let bench = bench(backend, PING_PONG, CarryForward::new(failing()).with_text_bytes_max(256)).await;
     let mut workflow = bench.open().await;
     for number in 0..50 {
@@ -267,7 +267,8 @@ pub(crate) async fn a_summarizer_set_to_fail_stops_the_transition_and_nothing_ch
 /// Proves: PK-9
 pub(crate) async fn summaries_beyond_the_most_are_left_out_and_the_window_says_so(backend: &Backend) {
     let json = r#"{"states": {
-        "a": {"prompt_task": "a", "on_event": {"Go": "b"}}, "b": {"prompt_task": "b", "on_event": {"Go": "c"}},
+        "a": {"prompt_task": "a", "on_event": {"Go": "b"}},
+        "b": {"prompt_task": "b", "on_event": {"Go": "c"}},
         "c": {"prompt_task": "c", "on_event": {"Go": "d"}}, "d": {"prompt_task": "d"}
     }}"#;
     let bench = bench(backend, json, CarryForward::new(echo()).with_states_max(2)).await;

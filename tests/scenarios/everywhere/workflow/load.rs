@@ -39,7 +39,7 @@ pub(crate) async fn without_a_limit_a_window_has_the_whole_conversation(backend:
 }
 
 /// Proves: PK-13
-pub(crate) async fn a_program_can_continue_without_the_conversation_and_is_told(backend: &Backend) {
+pub(crate) async fn a_program_can_continue_without_the_conversation_and_gets_the_error(backend: &Backend) {
     let transient = PING_PONG.replacen(r#""say ping","#, r#""say ping", "persistence": "transient","#, 1);
     for json in [PING_PONG, &transient] {
         let world = World::new(backend).await;

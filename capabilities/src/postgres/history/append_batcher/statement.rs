@@ -121,7 +121,7 @@ pub(super) fn append<'c>(
         }
         let appended = |part: &Part| {
             let before = before[part.thread]? + part.before;
-            Some(Appended { first: Seq::new(before + 1), last: Seq::new(before + part.count) })
+            Some(Appended::new(Seq::new(before + 1), Seq::new(before + part.count)))
         };
         Ok(parts.iter().map(appended).collect())
     })

@@ -43,7 +43,6 @@ pub(crate) fn is_long(steps: usize) -> bool {
 /// # Errors
 /// The errors of the work. `Unavailable` if the runtime shuts down before the work begins, and `Unexpected`
 /// if the work panics.
-#[doc(hidden)]
 pub async fn run<T, W>(operation: &'static str, steps: usize, work: W) -> Result<T>
 where
     T: Send + 'static,
@@ -61,6 +60,6 @@ where
             Err(Error::new(ErrorKind::Unavailable, operation, "the async runtime is shutting down")
                 .with_outcome(Outcome::NotApplied))
         }
-        Err(_) => Err(Error::new(ErrorKind::Unexpected, operation, "the work ended in a panic")),
+        Err(_) => Err(Error::new(ErrorKind::Unexpected, operation, "the call panicked; report the defect")),
     }
 }
