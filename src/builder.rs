@@ -160,7 +160,7 @@ impl StoresBuilder {
             }
         }
         if targets.is_empty() {
-            return Err(Error::invalid(OPEN, "url", "none is given; set one with `StoresBuilder::url`"));
+            return Err(Error::invalid(OPEN, "url", "is missing; set one with `StoresBuilder::url`"));
         }
         let mut stores = Stores::new(namespace.clone(), StoreSet::new());
         for (_, target, wanted) in targets.into_iter().filter(|(.., wanted)| !wanted.is_empty()) {

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_no_text_is_named() {
+    fn a_variable_that_is_not_utf_8_is_named() {
         let read = |name: &str| if name == "LARDER_BLOBS_URL" { Err(()) } else { Ok(None) };
         let error = StoresConfig::from_variables(read).unwrap_err();
         assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("blobs_url")));

@@ -82,8 +82,8 @@ impl Registry {
             findings.add(Check::fail(
                 "time",
                 format!("the diagnosis did not finish within {} ms", millis(timeout)),
-                "a backend that responds this slowly delays programs as well",
-                "check its load and the network, or allow more time",
+                "a backend that responds this slowly also delays programs",
+                "check the backend's load and the network, or allow more time",
             ));
         }
         Ok(Diagnosis { backend, checks: findings.take(), elapsed_ms: millis(begun.elapsed()) })

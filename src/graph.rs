@@ -20,7 +20,7 @@ handle!(
     /// graph.put("ada", "person").await?;
     /// graph.put("basel", "city").await?;
     /// graph.relate("trip-1", "ada", "travels_to", "basel").await?;
-    /// assert_eq!(graph.neighbors("ada", 1).await?.entities.len(), 2);
+    /// assert_eq!(graph.direct_neighbors("ada").await?.entities.len(), 2);
     /// # Ok(())
     /// # }
     /// ```
@@ -85,6 +85,19 @@ impl Graph {
     ) -> Result<SubGraph> {
         let entity = id(entity)?;
         self.provider().neighbors(&entity, &NeighborQuery::depth(depth)).await
+    }
+
+    /// Returns an entity, its direct neighbors in both directions, and the relationships between them. Works
+    /// as [`neighbors`](Self::neighbors) with a depth of 1.
+    ///
+    /// # Errors
+    /// As [`neighbors`](larder_kernel::GraphStore::neighbors).
+    pub async fn direct_neighbors(
+        &self,
+        entity: impl TryInto<EntityId, Error: Into<Error>> + Send,
+    ) -> Result<SubGraph> {
+        let entity = id(entity)?;
+        self.provider().neighbors(&entity, &NeighborQuery::default()).await
     }
 
     /// Deletes an entity with its relationships.

@@ -152,8 +152,9 @@ impl KeyValue {
                 Err(error) if error.kind() == ErrorKind::Conflict => {
                     tries += 1;
                     if tries == UPDATE_TRIES {
-                        let message =
-                            "other writers came first each time; try again later or with fewer writers";
+                        let message = "other writers changed the key during every attempt; try again later \
+                                       or with \
+                             fewer writers";
                         return Err(Error::new(ErrorKind::Conflict, "key_value.update", message)
                             .with_context("tries", u64::from(tries)));
                     }

@@ -1,4 +1,4 @@
-//! The task store of the process, chosen by the environment (RAVI-17).
+//! The task store of the process, chosen by the environment.
 
 use larder_agents::storage::GlobalTaskStore;
 use larder_kernel::{Error, Result};
@@ -91,7 +91,7 @@ mod tests {
 
     /// Proves: RAVI-17
     #[test]
-    fn there_are_two_backends_and_another_is_refused_by_the_variables_name() {
+    fn an_unknown_backend_is_refused_by_the_variables_name() {
         for (value, backend) in [
             ("", RuntimeBackend::Memory),
             ("memory", RuntimeBackend::Memory),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tasks_own_url_comes_before_the_first_postgres_url_of_all() {
+    fn the_url_of_the_tasks_precedes_the_first_postgres_url() {
         let config = |own: Option<&str>, all: &str| StoresConfig {
             tasks_url: own.map(str::to_owned),
             url: crate::Urls::Many(all.split_whitespace().map(str::to_owned).collect()),

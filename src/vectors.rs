@@ -45,6 +45,36 @@ impl Vectors {
         self.put_all(collection, [document]).await.map(drop)
     }
 
+    /// Adds a document with its embedding to the collection `default`, unless its id exists. Returns `true`
+    /// if the document was written.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let vectors = larder::open("memory:").await?.vectors()?;
+    /// assert!(vectors.add("tea", "Ada drinks tea", [0.9, 0.1]).await?);
+    /// assert!(!vectors.add("tea", "Ada drinks coffee", [0.9, 0.2]).await?);
+    /// assert_eq!(vectors.nearest([1.0, 0.0]).await?[0].content, "Ada drinks tea");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn add(
+        &self,
+        document: impl TryInto<DocumentId, Error: Into<Error>> + Send,
+        content: impl Into<String> + Send,
+        embedding: impl TryInto<Embedding, Error: Into<Error>> + Send,
+    ) -> Result<bool> {
+        let document = Document::new(id(document)?, content).with_embedding(id(embedding)?);
+        let (collection, mode) = (CollectionName::default(), PutMode::IfAbsent);
+        let report = self.provider().put(&collection, vec![document], mode).await?;
+        Ok(!report.written.is_empty())
+    }
+
     /// Writes up to 1,000 documents, all or none, and replaces documents with the same ids. The embedder of
     /// the stores embeds documents without an embedding.
     ///
@@ -71,6 +101,18 @@ impl Vectors {
         limit: usize,
     ) -> Result<Vec<SearchHit>> {
         self.search_for(collection, SearchRequest::new(id(embedding)?).with_limit(limit)).await
+    }
+
+    /// Returns the five documents of the collection `default` that are most similar to an embedding, best
+    /// first.
+    ///
+    /// # Errors
+    /// As [`search`](Self::search).
+    pub async fn nearest(
+        &self,
+        embedding: impl TryInto<Embedding, Error: Into<Error>> + Send,
+    ) -> Result<Vec<SearchHit>> {
+        self.search_for(CollectionName::default(), SearchRequest::new(id(embedding)?)).await
     }
 
     /// Searches with a filter or a minimum score.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use larder::Stores;
-use larder_kernel::{Embedder, HistoryProvider, KeyValueStore, Namespace, VectorStore};
+use larder_kernel::{
+    Embedder, HistoryProvider, HistoryProviderExt, KeyValueStore, Namespace, PageRequest, VectorStore,
+};
 
 /// One backend through two handles with separate connections.
 pub struct TestBackend {
@@ -90,5 +92,29 @@ impl Room {
     /// Returns the vector store, if the backend has one.
     pub fn vectors(&self) -> Option<Arc<dyn VectorStore>> {
         self.stores().set().vectors().ok()
+    }
+
+    /// Returns all stored messages and values as text.
+    pub async fn everything_stored(&self) -> String {
+        let (history, state) = (self.history(), self.key_value());
+        let mut text = String::new();
+        let threads = history.list_threads(None, PageRequest::default()).await.unwrap();
+        assert!(threads.next.is_none());
+        for info in threads.items {
+            let messages = history.all_messages(&info.thread).await.unwrap();
+            text.push_str(&serde_json::to_string(&messages).unwrap());
+        }
+        for info in state.list_buckets(PageRequest::default()).await.unwrap().items {
+            let keys = state.list(&info.bucket, "", PageRequest::default()).await.unwrap();
+            assert!(keys.next.is_none());
+            for key in keys.items {
+                let entry = state.get(&info.bucket, &key.key).await.unwrap();
+                text.push_str(key.key.as_str());
+                text.push_str(
+                    &entry.map_or_else(String::new, |entry| String::from_utf8_lossy(&entry.value).into()),
+                );
+            }
+        }
+        text
     }
 }

@@ -2,6 +2,7 @@
 
 mod agent;
 mod answers;
+mod close;
 mod combined;
 mod knowledge;
 mod neuralyzer;
@@ -19,18 +20,20 @@ pub(crate) mod turns;
 
 pub use agent::{Compacted, CompactionAgent, CompactionAgentConfig};
 pub(crate) use answers::Answers;
+pub use close::close_tool_calls;
 pub use combined::{CombinedMemory, LongTermMemory};
 pub use covered::{Covered, MessageMark};
 pub use knowledge::{KnowledgeBase, KnowledgeBaseConfig, SearchMode};
 pub(crate) use neuralyzer::erase;
 pub use neuralyzer::{Neuralyzer, NeuralyzerConfig};
+pub(crate) use paid_summary::base_of;
 pub use render::render_transcript;
 pub use summarization::{Summarization, SummarizationConfig};
 pub use summarizer::{Summarizer, SummarizerConfig};
-pub use summary::Summary;
+pub use summary::{Summary, begin_with_summary, summary_message};
 pub use summary_claim::SummaryClaim;
 pub(crate) use summary_draft::summary_in;
-pub use summary_maker::{SummaryMaker, begin_with_summary, summary_message};
+pub use summary_maker::SummaryMaker;
 pub use summary_settings::{OnFailure, SummarySettings};
 pub use summary_store::{SUMMARY_BUCKET, StoredSummary, SummaryStore};
 
@@ -41,6 +44,7 @@ mod groups;
 mod human_turn;
 mod into_pipeline;
 mod max_tokens;
+mod paid_summary;
 mod pipeline;
 mod selective_tool_call;
 mod sliding_window;
@@ -50,7 +54,6 @@ mod truncation;
 
 pub use condition::InteractionCondition;
 pub use document::{PipelineConfig, StrategyConfig, TokenBudgetComposedConfig};
-pub(crate) use groups::pair_ended_tool_calls;
 pub use groups::pair_tool_calls;
 pub use max_tokens::{MaxTokens, MaxTokensConfig, ShortTermMemory};
 pub use pipeline::Pipeline;
@@ -61,4 +64,4 @@ pub use tool_result::{ToolResultTruncation, ToolResultTruncationConfig};
 pub use truncation::{Truncation, TruncationConfig};
 
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;

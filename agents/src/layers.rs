@@ -25,6 +25,7 @@ mod limit;
 pub mod metrics;
 mod middleware;
 mod retry;
+mod sealed;
 mod stack;
 mod tenant;
 mod timeout;
@@ -37,6 +38,8 @@ pub use layer::Layer;
 pub use limit::ConcurrencyLimitLayer;
 pub use metrics::MetricsLayer;
 pub use retry::RetryLayer;
+#[doc(hidden)]
+pub use sealed::is_sealed;
 pub use stack::Layers;
 pub use tenant::{Tenant, TenantLayer};
 pub use timeout::TimeoutLayer;

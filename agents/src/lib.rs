@@ -36,6 +36,8 @@ pub mod context;
 pub mod hex;
 pub mod layers;
 #[cfg(feature = "toolkit")]
+mod load;
+#[cfg(feature = "toolkit")]
 mod lookback;
 #[cfg(feature = "toolkit")]
 pub mod model;

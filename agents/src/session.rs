@@ -20,6 +20,7 @@ mod inference;
 mod knowledge;
 mod left_out;
 mod lifecycle;
+mod load;
 mod measure;
 pub mod metrics;
 mod plan;
@@ -32,6 +33,7 @@ mod summarize;
 mod testing;
 mod window;
 
+pub use crate::load::OnLoadError;
 pub use config::{
     AgentMemory, Ephemeral, LongTermSettings, MaxTokensSettings, Memory, MemoryConfig, MemoryDocument,
     MemoryProfile, NeuralyzerSettings, Persistence, ShortTermSettings, SummarizerSettings, parse_config,

@@ -8,8 +8,8 @@
 //! {"role": "tool", "tool_call_id": "c1", "content": "Snow, -3 °C"}
 //! ```
 //!
-//! [`parse_line`] converts a line into a message, and [`to_lines`] converts a message into lines, without
-//! losing a field. Data without a field in the message is kept in its metadata.
+//! A [`TranscriptReader`] converts lines into messages, [`parse_line`] a single one, and [`to_lines`] a message
+//! into lines, without losing a field. Data without a field in the message is kept in its metadata.
 //!
 //! If every backend returns a value unchanged, it is stored under its own name, where you can read it and
 //! filter by it. Other values are stored as text under [`RECORD`]: values that a backend may write
@@ -26,22 +26,35 @@
 //! | `tool_calls` of an `assistant` | `tool_calls` |
 //! | [`ENVELOPE`] | author, run, blobs, time of writing and tokens of a message not read from a line |
 //! | any other field | metadata |
+//!
+//! Other formats are read too, and written as they were: OpenAI's older calls and Responses items, the parts
+//! of Anthropic, Gemini, Bedrock and AI SDK, and the lines of agents' logs. Calls and results become those of
+//! the message, so budgets, truncation and summaries see them. The text of thinking and refusals follows a
+//! label, as `[thinking: …]`. A part that a message has no field for, such as an image, adds its JSON up to
+//! 256 bytes, or its size: `[image: 48213 bytes]`.
 
+mod builder;
 mod calls;
+mod common;
 mod content;
 mod envelope;
 mod fields;
 #[cfg(test)]
+mod forms;
+#[cfg(test)]
 mod properties;
+mod reader;
 mod record;
+mod scan;
+mod shape;
 
-use larder_kernel::{ChatMessage, Error, Metadata, Result, Role, ToolResult, json_equal};
-use serde_json::Value;
+use larder_kernel::{ChatMessage, Error, Result, Role, ToolResult};
 
-use content::Content;
 use envelope::Envelope;
-use fields::{Fields, canonical, is_plain};
+use fields::{Fields, canonical};
 use record::Record;
+
+pub use reader::{TranscriptReader, TranscriptReport};
 
 const PARSE: &str = "transcript.parse";
 
@@ -70,104 +83,20 @@ const DEVELOPER: &str = "developer";
 /// # Ok::<(), larder_kernel::Error>(())
 /// ```
 ///
+/// A result that does not name its call needs the lines before it; use a [`TranscriptReader`].
+///
 /// # Errors
-/// `InvalidInput` with the field, for a line that is not a message or that no store accepts: over 4 MiB, or
-/// with more than 64 KiB of metadata. The error quotes nothing of the line.
+/// `InvalidInput` with the field, for a line that is not one message, or that no store accepts because it is
+/// over 4 MiB. The error contains names of fields and no content.
 pub fn parse_line(line: &str) -> Result<ChatMessage> {
-    let mut fields = Fields::parse(line, "line")?;
-    if let Some(envelope) = Envelope::take(&mut fields)
-        && let Ok(message) = message(fields, Some(envelope))
-        && is_returned(&message, line)
-    {
-        return Ok(message);
-    }
-    // A field of that name that is not a valid envelope belongs to another program.
-    message(Fields::parse(line, "line")?, None)
-}
-
-fn is_returned(message: &ChatMessage, line: &str) -> bool {
-    let Ok(written) = to_lines(message) else { return false };
-    let [written] = &*written else { return false };
-    let values = [written, line].map(|text| serde_json::from_str::<Value>(text).ok());
-    matches!(values, [Some(written), Some(line)] if json_equal(&written, &line))
-}
-
-fn message(mut fields: Fields, envelope: Option<Envelope>) -> Result<ChatMessage> {
-    let mut record = Record::default();
-    let role = role(&mut fields, &mut record)?;
-    let mut message = ChatMessage::new(role, "");
-    let (text, content) = Content::take(&mut fields)?;
-    check_content(role, &content, &fields)?;
-    record.content = content;
-    match fields.take(CALLS) {
-        Some(written) if calls::asks_nothing(&written) => fields.push(CALLS, written),
-        Some(written) if role == Role::Assistant || envelope.is_some() => {
-            (message.tool_calls, record.tool_calls) = calls::parse(&written)?;
+    let mut messages = TranscriptReader::new().read(line)?.into_iter();
+    match (messages.next(), messages.next()) {
+        (Some(message), None) => Ok(message),
+        (None, _) => {
+            Err(Error::invalid(PARSE, "line", "no message (a reader of a transcript skips the line)"))
         }
-        Some(_) => return Err(Error::invalid(PARSE, CALLS, "only an assistant calls tools")),
-        None => {}
+        _ => Err(Error::invalid(PARSE, "line", "several messages (read the line with a TranscriptReader)")),
     }
-    if role == Role::Tool && (envelope.is_none() || fields.has(CALL_ID)) {
-        let mut result = ToolResult::new(fields.take_text(CALL_ID, CALL_ID)?, text);
-        let is_error = fields.take("is_error");
-        result.is_error = is_error.as_ref().is_some_and(|written| written.get() == "true");
-        if let Some(written) = is_error {
-            fields.push("is_error", written);
-        }
-        message.tool_results.push(result);
-    } else {
-        message.text = text;
-    }
-    keep(fields, &mut message.metadata, &mut record, envelope.is_some())?;
-    record.envelope = envelope.is_some();
-    if let Some(envelope) = envelope {
-        envelope.open(&mut message);
-    }
-    if !record.is_superfluous() {
-        message.metadata.insert(RECORD, record.to_text()?);
-    }
-    message.check(PARSE)?;
-    Ok(message)
-}
-
-fn role(fields: &mut Fields, record: &mut Record) -> Result<Role> {
-    let role = fields.take_text(ROLE, ROLE)?;
-    match role.as_str() {
-        "system" => Ok(Role::System),
-        DEVELOPER => {
-            record.developer = true;
-            Ok(Role::System)
-        }
-        "user" => Ok(Role::User),
-        "assistant" => Ok(Role::Assistant),
-        "tool" => Ok(Role::Tool),
-        _ => Err(Error::invalid(PARSE, ROLE, "not one of system, developer, user, assistant and tool")),
-    }
-}
-
-/// Only a message with tool calls, a refusal or other output may have no content.
-fn check_content(role: Role, content: &Content, fields: &Fields) -> Result<()> {
-    let otherwise = [CALLS, "function_call", "refusal", "audio"];
-    let missing = matches!(content, Content::Absent);
-    if missing && !(role == Role::Assistant && otherwise.iter().any(|name| fields.has(name))) {
-        return Err(Error::invalid(PARSE, "content", "missing"));
-    }
-    Ok(())
-}
-
-/// Stores each field where every backend returns it unchanged.
-fn keep(fields: Fields, metadata: &mut Metadata, record: &mut Record, numbers: bool) -> Result<()> {
-    for (name, written) in fields {
-        let value: Value = serde_json::from_str(written.get())
-            .map_err(|_| Error::invalid(PARSE, "line", "a value that no JSON reader takes"))?;
-        let reserved = name == RECORD || name == ENVELOPE || name.contains('\0');
-        if reserved || !is_plain(&value, numbers) {
-            record.fields.push(name, written);
-        } else {
-            metadata.insert(name, value);
-        }
-    }
-    Ok(())
 }
 
 /// Converts a message into a line. A message with several tool results becomes several lines, because the
@@ -180,6 +109,16 @@ fn keep(fields: Fields, metadata: &mut Metadata, record: &mut Record, numbers: b
 /// `InvalidInput` if metadata cannot be written as JSON, which cannot happen for a stored message.
 pub fn to_lines(message: &ChatMessage) -> Result<Vec<String>> {
     let (record, metadata) = Record::split(&message.metadata);
+    if let Some(record) = &record
+        && let Some(mut line) = record.form.as_ref().and_then(|form| form.fields(message))
+    {
+        let mut others = record.fields.clone();
+        for (name, value) in &metadata {
+            others.push_value(name.as_str(), &canonical(value))?;
+        }
+        line.append_sorted(others);
+        return Ok(vec![line.to_json()?]);
+    }
     let native = record.as_ref().is_none_or(|record| record.envelope);
     let record = record.unwrap_or_default();
     let says = !message.text.is_empty() || !message.tool_calls.is_empty() || message.role != Role::Tool;

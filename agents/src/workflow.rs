@@ -62,7 +62,8 @@
 //!
 //! The conversation of a persistent state is the thread of agent `larder.workflow/ID` and session `p/STATE`;
 //! [`Workflow::thread`] returns it. The conversation of a transient state begins empty at each entry. By
-//! default it is kept only in the handle and never written; see [`TransientConversations`].
+//! default it is kept only in the handle and never written; see [`TransientConversations`]. A summary that a
+//! transient state carries forward is kept only in the handle too; see [`CarryForward`].
 //!
 //! # Control
 //!
@@ -82,7 +83,9 @@
 //! next worker that uses the workflow writes any messages that are not yet in the history.
 
 mod carry;
+mod commit;
 mod fork;
+mod landing;
 mod open_turn;
 mod options;
 mod ordered;
@@ -90,11 +93,13 @@ mod record;
 mod run;
 mod spec;
 mod tool;
+mod transient;
 mod turn;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::load::OnLoadError;
 pub use carry::{CarryFailure, CarryForward, Summarizer, SummaryFunction};
 pub use options::{TransientConversations, WorkflowOptions};
 pub use ordered::Ordered;

@@ -42,7 +42,7 @@ pub(crate) fn take_name(
 ) -> Result<String> {
     match written.remove(field) {
         Some(Value::String(name)) => Ok(name),
-        Some(_) => Err(Error::invalid(operation, field, "is not a text")),
+        Some(_) => Err(Error::invalid(operation, field, "is not a string")),
         None => Err(Error::invalid(operation, field, "is missing")),
     }
 }

@@ -56,7 +56,7 @@ async fn assert_fails(replies: Vec<ScriptedReply>, kind: ErrorKind, requests: us
 }
 
 #[tokio::test]
-async fn an_answer_comes_with_its_cost() {
+async fn a_response_has_its_cost() {
     let (server, model) = start([ScriptedReply::answer("Hello"), ScriptedReply::answer("Again")]).await;
     let request = LanguageModelRequest::new(vec![ChatMessage::system("Be short"), ChatMessage::user("Hi")])
         .with_output_tokens_max(64);
@@ -117,7 +117,7 @@ async fn a_refused_key_is_final_and_stays_secret() {
 }
 
 #[tokio::test]
-async fn a_busy_server_is_asked_again_when_it_says() {
+async fn a_busy_server_is_retried_after_its_pause() {
     let busy = ScriptedReply::body(429, "").with_header("retry-after-ms", "120");
     let down = ScriptedReply::body(503, "").with_header("Retry-After", "0");
     let (server, model) = start([busy, down, ScriptedReply::answer("at last")]).await;
@@ -128,13 +128,13 @@ async fn a_busy_server_is_asked_again_when_it_says() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_too_long_a_pause_is_given_up() {
+async fn a_server_that_asks_for_too_long_a_pause_is_abandoned() {
     let busy = ScriptedReply::body(429, "loose tongue").with_header("retry-after", "3600");
     assert_fails(vec![busy], ErrorKind::ResourceExhausted, 1).await;
 }
 
 #[tokio::test]
-async fn a_server_that_goes_on_failing_is_unavailable() {
+async fn a_server_that_keeps_failing_is_unavailable() {
     let error = assert_fails(vec![], ErrorKind::Unavailable, 3).await;
     assert!(error.is_retryable());
     assert!(error.to_string().contains("status 500") && error.to_string().contains("attempts 3"));
@@ -146,7 +146,7 @@ async fn a_server_that_goes_on_failing_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_is_a_timeout() {
+async fn a_slow_response_is_a_timeout() {
     let slow = ScriptedReply::answer("late").after(Duration::from_secs(30));
     let server = ScriptedModelServer::start([slow]).await.unwrap();
     let model = OpenAiModel::new(config(&server).with_timeout(Duration::from_millis(100))).unwrap();
@@ -167,7 +167,7 @@ async fn an_absent_server_is_unavailable() {
 }
 
 #[tokio::test]
-async fn an_answer_without_sense_is_unexpected() {
+async fn a_malformed_response_is_unexpected() {
     for body in ["loose tongue", "", "[]", "{\"choices\": []}", "{\"choices\": [{}]}", "\u{1}"] {
         assert_fails(vec![ScriptedReply::body(200, body)], ErrorKind::Unexpected, 1).await;
     }
@@ -179,7 +179,7 @@ async fn an_answer_without_sense_is_unexpected() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_asked_for_again() {
+async fn an_interrupted_response_is_requested_again() {
     let (server, model) =
         start([ScriptedReply::answer("whole").cut_at(20), ScriptedReply::answer("whole")]).await;
     assert_eq!(model.generate(ask()).await.unwrap().text, "whole");
@@ -189,7 +189,7 @@ async fn an_answer_that_breaks_off_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_is_not_read_to_its_end() {
+async fn a_response_over_the_limit_is_not_read_to_its_end() {
     let server = ScriptedModelServer::start([ScriptedReply::answer(&"x".repeat(100_000))]).await.unwrap();
     let mut config = config(&server);
     config.response_bytes_max = 10_000;

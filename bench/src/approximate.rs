@@ -42,7 +42,7 @@ pub(super) async fn beside_hnsw(plan: &Plan) -> Outcome<Vec<Figure>> {
         name,
         what,
         peer,
-        settings: "in memory, one thread, one query a call; the same vectors and queries".to_owned(),
+        settings: "in memory, one thread, one query per call; the same vectors and queries".to_owned(),
         unit,
         target,
     };
@@ -72,7 +72,7 @@ pub(super) async fn beside_hnsw(plan: &Plan) -> Outcome<Vec<Figure>> {
     let of_hits = subject(
         "vector-approximate-recall",
         format!("hits found: {what}"),
-        "the hits of the exact answers".to_owned(),
+        "the hits of the exact search".to_owned(),
         Unit::Hits,
         Some(Target::AtLeast(RECALL)),
     );
@@ -127,7 +127,8 @@ impl Hnsw {
         let mut parts = self.index.split(' ');
         let mut part = || parts.next().unwrap_or("unknown");
         format!(
-            "{} {}, HNSW of 32 neighbours, searched {} wide, the least of some widths that finds {RECALL} of them ({})",
+            "{} {}, HNSW of 32 neighbours, searched {} wide, the least of some widths that finds {RECALL} of \
+             them ({})",
             self.library,
             part(),
             part(),

@@ -121,7 +121,8 @@ impl Queue {
     async fn create(connection: &mut PgConnection, plan: &Plan, count: u32) -> Outcome<Self> {
         let name = format!("larder_bench_queue_{}", std::process::id());
         let statements = format!(
-            "CREATE TABLE {name} (id bigint PRIMARY KEY, title text NOT NULL, worker text, lease_until timestamptz);
+            "CREATE TABLE {name} (id bigint PRIMARY KEY, title text NOT NULL, worker text, lease_until \
+             timestamptz);
              CREATE INDEX ON {name} (id) WHERE worker IS NULL;
              INSERT INTO {name} SELECT n, 'a task' FROM generate_series(1, {count}) n"
         );
@@ -130,7 +131,8 @@ impl Queue {
         let claim = plan.scratch.join("claim.sql");
         let script = format!(
             "UPDATE {name} SET worker = 'worker-' || :client_id, lease_until = now() + interval '1 hour' \
-             WHERE id = (SELECT id FROM {name} WHERE worker IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) \
+             WHERE id = (SELECT id FROM {name} WHERE worker IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP \
+             LOCKED) \
              RETURNING id, title, worker, lease_until;\n"
         );
         std::fs::write(&claim, script)?;

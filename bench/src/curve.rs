@@ -71,13 +71,13 @@ impl Plot {
     /// The law that the plot shows.
     fn law(self) -> &'static str {
         match self {
-            Self::AppendCost => "An append costs the same however long the thread is",
-            Self::AppendBytes => "An append writes as many bytes however long the thread is",
-            Self::TailCost => "Reading the last 50 costs the same however long the thread is",
-            Self::FilteredSearch => "A filtered search costs what matches",
-            Self::GraphWalk => "A walk costs the relationships that it visits",
-            Self::ClaimCost => "A claim costs the same however many tasks wait",
-            Self::DurableThroughput => "Durable appends a second grow with the writers",
+            Self::AppendCost => "Append cost is independent of the thread's length",
+            Self::AppendBytes => "Bytes written per append are independent of the thread's length",
+            Self::TailCost => "The cost of reading the last 50 is independent of the thread's length",
+            Self::FilteredSearch => "The cost of a filtered search grows with the matches",
+            Self::GraphWalk => "The cost of a traversal grows with the relationships visited",
+            Self::ClaimCost => "Claim cost is independent of the number of planned tasks",
+            Self::DurableThroughput => "Durable appends per second grow with the number of writers",
         }
     }
 
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_plot_with_a_curve_is_a_file_beside_the_page() {
+    fn each_plot_with_a_curve_is_a_file_of_the_page() {
         let folder = tempfile::tempdir().unwrap();
         let curve = |plot, line: &str| Curve {
             plot,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder::Stores;
-use larder_kernel::{AppendOptions, HistoryProvider, HistoryProviderExt, Namespace, Thread};
+use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, Namespace, Thread};
 
 use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_rounds};
@@ -50,7 +50,18 @@ impl Conversations {
 
     /// Appends sequentially, and returns the mean microseconds per append.
     pub(super) async fn append(&mut self, thread: &Thread, calls: u32) -> Outcome<f64> {
-        let messages = payload::messages(self.next, calls);
+        self.append_each(thread, calls, payload::text).await
+    }
+
+    /// As `append`, with these texts.
+    pub(super) async fn append_each(
+        &mut self,
+        thread: &Thread,
+        calls: u32,
+        text: fn(u64) -> String,
+    ) -> Outcome<f64> {
+        let seeds = self.next..self.next + u64::from(calls);
+        let messages: Vec<ChatMessage> = seeds.map(|seed| ChatMessage::user(text(seed))).collect();
         self.next += u64::from(calls);
         let begun = Instant::now();
         for message in messages {

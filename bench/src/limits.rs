@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_do_what_they_are_measured_for() {
+    fn limits_have_their_measured_effect() {
         assert_eq!(read_all(&[0.5; 1_280]), 640.0);
         assert_eq!(multiply_and_add(100), 19_200);
     }

@@ -7,6 +7,7 @@
 mod approximate;
 mod blobs;
 mod claims;
+mod compression;
 mod curve;
 mod figure;
 mod files;
@@ -163,6 +164,12 @@ const BENCHES: &[Bench] = &[
         service: None,
         threads: Threads::One,
         run: |plan| Box::pin(sqlite::long_thread(plan)),
+    },
+    Bench {
+        name: "sqlite-compression",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(compression::sqlite(plan)),
     },
     Bench {
         name: "sqlite-sessions",

@@ -108,7 +108,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     let append = |name| subject(name, "append of a 1 KB message", Unit::Micros, Target::AtMost(2.0));
     let behind_a_trait = Subject {
         peer: format!(
-            "{PEER}, called as a store is: through a trait, by a boxed future, with messages in a Vec"
+            "{PEER}, called like a store: through a trait object, a boxed future and a Vec of messages"
         ),
         ..append("memory-append-call")
     };

@@ -116,8 +116,10 @@ fn subject(name: &'static str, depth: u32, graph: &Graph, peer: String, settings
     Subject {
         name,
         what: format!(
-            "the entities within {depth} hop(s) out and the relationships between, properties and all, of {} entities \
-             and {} relationships",
+            "the entities within {depth} outgoing {} and the relationships between them, with properties, of \
+             {} \
+             entities and {} relationships",
+            if depth == 1 { "hop" } else { "hops" },
             graph.nodes,
             graph.nodes * DEGREE
         ),
@@ -170,9 +172,7 @@ pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
         )
         .await?;
         let peer = format!("SQLite {}, {how}, properties parsed", rusqlite::version());
-        figures.push(
-            subject(name, depth, &graph, peer, "the same file, in memory of the system").figure(&rounds),
-        );
+        figures.push(subject(name, depth, &graph, peer, "the same file, in the page cache").figure(&rounds));
     }
     Ok(figures)
 }

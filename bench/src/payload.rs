@@ -35,6 +35,25 @@ pub(super) fn text(seed: u64) -> String {
     text
 }
 
+/// Returns 9 KB of JSON, as a tool returns it.
+pub(super) fn json(seed: u64) -> String {
+    let mut numbers = Numbers::new(seed);
+    let mut text = String::with_capacity(9_100);
+    for place in 0.. {
+        if text.len() >= 9_000 {
+            break;
+        }
+        let (celsius, sky) = (
+            numbers.next() % 40,
+            ["clear", "rain", "snow", "fog"][usize::try_from(numbers.next() % 4).unwrap_or(0)],
+        );
+        text += &format!(
+            "{{\"city\":\"city {place}\",\"celsius\":{celsius},\"sky\":\"{sky}\",\"wind\":null}},\n"
+        );
+    }
+    text
+}
+
 /// Returns messages of 1 KB.
 pub(super) fn messages(first: u64, count: u32) -> Vec<ChatMessage> {
     (first..first + u64::from(count)).map(|seed| ChatMessage::user(text(seed))).collect()

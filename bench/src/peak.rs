@@ -60,9 +60,9 @@ fn measure(plan: &Plan, url: &str, namespace: &str) -> Outcome<Vec<Figure>> {
         }
         let subject = Subject {
             name,
-            what: format!("resident memory that a {} of {mebibytes} MiB adds at most", step.word()),
+            what: format!("maximum resident memory added by a {} of {mebibytes} MiB", step.word()),
             peer: "8 parts of 8 MiB in flight".to_owned(),
-            settings: "a process of its own, its peak reset after a first small blob".to_owned(),
+            settings: "a separate process, with its peak reset after a first small blob".to_owned(),
             unit: Unit::MebiBytes,
             target: Some(Target::AtMost(1.5)),
         };

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_falls_into_its_parts() {
+    fn a_url_is_split_into_its_parts() {
         let parts = Parts::of("postgres://u:p%40w@[::1]:5433/db?sslmode=disable").unwrap();
         assert_eq!((parts.user, parts.host, parts.port, parts.path), ("u", "::1", Some("5433"), "db"));
         assert_eq!(unescaped(parts.password).unwrap(), "p@w");

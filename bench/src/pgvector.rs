@@ -60,7 +60,8 @@ async fn swept(connection: &mut PgConnection, namespace: &str) -> Outcome<()> {
     for _ in 0..100 {
         let left: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM pg_catalog.pg_class i, unnest(ARRAY['hnsw', 'gin']) kind
-             WHERE i.relnamespace = 'larder'::regnamespace AND i.relname = larder.index_name(kind, $1, 'bench', $2)",
+             WHERE i.relnamespace = 'larder'::regnamespace AND i.relname = larder.index_name(kind, $1, \
+             'bench', $2)",
         )
         .bind(namespace)
         .bind(i32::try_from(DIMENSIONS)?)
@@ -92,7 +93,7 @@ async fn measure(
     )
     .await?;
     let what =
-        format!("the best 10 of {count} vectors of {DIMENSIONS} numbers, among the 1 % that a filter wants");
+        format!("the best 10 of {count} vectors of {DIMENSIONS} numbers, among the 1 % that match a filter");
     let subject = |name, what, peer: &str, unit, target| Subject {
         name,
         what,
@@ -105,15 +106,16 @@ async fn measure(
         subject(
             "postgres-vector-filter",
             what.clone(),
-            "sqlx 0.9 in the same process, the field as an indexed column, its rows ranked by distance, prepared",
+            "sqlx 0.9 in the same process, a prepared statement that ranks the rows of an indexed column by \
+             distance",
             Unit::Micros,
             Target::AtMost(1.25),
         )
         .figure(&rounds),
         subject(
             "postgres-vector-recall",
-            format!("hits found: {what}, each answer of min(limit, matches) hits"),
-            "the hits of the exact answers",
+            format!("hits found: {what}, each result with min(limit, matches) hits"),
+            "the hits of the exact search",
             Unit::Hits,
             Target::AtLeast(0.99),
         )
@@ -132,7 +134,8 @@ impl Sides {
         let statements = format!(
             "CREATE TABLE {table} (id text PRIMARY KEY, tenant text NOT NULL, content text NOT NULL,
                  metadata text NOT NULL, embedding vector({DIMENSIONS}) NOT NULL);
-             INSERT INTO {table} SELECT id, metadata::jsonb ->> 'tenant', convert_from(content, 'UTF8'), metadata, direction
+             INSERT INTO {table} SELECT id, metadata::jsonb ->> 'tenant', convert_from(content, 'UTF8'), \
+             metadata, direction
                  FROM larder.documents WHERE namespace = '{namespace}';
              CREATE INDEX ON {table} (tenant)",
             table = self.table
@@ -142,7 +145,8 @@ impl Sides {
         // this step only.
         let memory = |clause: &str| {
             format!(
-                "DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I {clause}', current_database()); END $$"
+                "DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I {clause}', \
+                 current_database()); END $$"
             )
         };
         let (more, usual) =

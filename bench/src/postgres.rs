@@ -68,7 +68,8 @@ impl PeerTable {
         let create = format!(
             "CREATE TABLE {name} (thread text NOT NULL, seq bigint NOT NULL, body text NOT NULL, \
              PRIMARY KEY (thread, seq));
-             CREATE TABLE {name}_threads (thread text PRIMARY KEY, seq bigint NOT NULL, messages bigint NOT NULL, \
+             CREATE TABLE {name}_threads (thread text PRIMARY KEY, seq bigint NOT NULL, messages bigint NOT \
+             NULL, \
              bytes bigint NOT NULL) WITH (fillfactor = 70);
              INSERT INTO {name}_threads VALUES ('counted', 0, 0, 0)"
         );
@@ -81,7 +82,8 @@ impl PeerTable {
             append: script(
                 "append.sql",
                 format!(
-                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES (:thread, :seq, :body);\n"
+                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES (:thread, :seq, \
+                     :body);\n"
                 ),
             )?,
             append_counted: script(
@@ -89,13 +91,15 @@ impl PeerTable {
                 format!(
                     "WITH t AS (UPDATE {name}_threads SET seq = seq + 1, messages = messages + 1, \
                      bytes = bytes + :bytes WHERE thread = 'counted' RETURNING seq) \
-                     INSERT INTO {name} (thread, seq, body) SELECT 'counted', t.seq, :body FROM t RETURNING seq;\n"
+                     INSERT INTO {name} (thread, seq, body) SELECT 'counted', t.seq, :body FROM t RETURNING \
+                     seq;\n"
                 ),
             )?,
             append_own: script(
                 "append_own.sql",
                 format!(
-                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES ('own-' || :client_id, :seq, :body);\n"
+                    "\\set seq :seq + 1\nINSERT INTO {name} (thread, seq, body) VALUES ('own-' || \
+                     :client_id, :seq, :body);\n"
                 ),
             )?,
             last_50: script(
@@ -189,7 +193,7 @@ async fn beside_pgbench(
             subject: subject(
                 "postgres-append",
                 "append of a 1 KB message",
-                "prepared INSERT of one row as large",
+                "prepared INSERT of one row of the same size",
             ),
             round: append,
         },
@@ -198,7 +202,7 @@ async fn beside_pgbench(
             subject: subject(
                 "postgres-last-50",
                 "last 50 messages of 1 KB",
-                "prepared SELECT of 50 rows as large",
+                "prepared SELECT of 50 rows of the same size",
             ),
             round: last_50,
         },
@@ -212,7 +216,7 @@ async fn beside_pgbench(
         async |_| pgbench.micros(&table.append_counted, calls, &[("body", &table.body), ("bytes", &bytes)]),
     )
     .await?;
-    let peer = "a prepared statement that counts in the thread's row and inserts one as large";
+    let peer = "a prepared statement that updates the thread's counter and inserts a row of the same size";
     figures.insert(1, subject("postgres-append-counted", "append of a 1 KB message", peer).figure(&counted));
     let thread = Thread::new("bench", "session")?;
     let by_hand = in_rounds(
@@ -221,7 +225,7 @@ async fn beside_pgbench(
         async |_| table.read_by_hand(connection, calls).await,
     )
     .await?;
-    let peer = "sqlx 0.9 in the same process, the raw prepared SELECT, texts not looked into";
+    let peer = "sqlx 0.9 in the same process, the raw prepared SELECT, without parsing the texts";
     let subject = subject("postgres-last-50-sqlx", "last 50 messages of 1 KB", "");
     figures.push(Subject { peer: peer.to_owned(), ..subject }.figure(&by_hand));
     Ok(figures)

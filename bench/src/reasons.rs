@@ -8,84 +8,89 @@ pub(super) fn reason(figure: &str) -> Option<&'static str> {
 const REASONS: &[(&str, &str)] = &[
     (
         "memory-append",
-        "a store is called through a trait object, by a boxed future, with messages in a Vec: two allocations beside the \
-         one that keeps the message. The record is found and locked, and its bytes are counted, by seven locked \
-         instructions beside two. `memory-append-call` has the same call on both sides.",
+        "a store call uses a trait object, a boxed future and a Vec of messages, which are two allocations \
+         in addition to the one for the message. Finding and locking the record and counting its bytes takes \
+         seven locked instructions; the peer needs two. `memory-append-call` uses the same call on both \
+         sides.",
     ),
     (
         "memory-append-call",
-        "2.2 to 2.4 in three runs: some 75 ns more than a boxed future and a Vec, for the record that is found and \
-         locked, limits that are checked and bytes that are counted.",
+        "2.2 to 2.4 in three runs: finding and locking the record, checking limits and counting bytes takes \
+         about 75 ns more than a boxed future and a Vec.",
     ),
     (
         "memory-append-2",
-        "two threads do nearly twice what one does (`memory-append-scaling`), but each append costs what `memory-append` says. \
-         The peer's is a push of 60 to 80 ns, and where its lock is taken again by the thread that has just given it up, as \
-         in most rounds, its two threads are as quick as one. Where they take turns it does 5 million a second, and the ratio \
-         is 1.36.",
+        "two threads do nearly twice the work of one (`memory-append-scaling`), but each append has the cost \
+         of `memory-append`. The peer's append is a push of 60 to 80 ns. In most rounds the same thread \
+         takes the peer's lock again, so its two threads are as fast as one. In rounds where the threads \
+         alternate, the peer does 5 million appends/s, and the ratio is 1.36.",
     ),
     (
         "vector-scan-1-thread",
-        "0.92 to 1.00 alone on the same machine soon after: both sides read a gigabyte, one after the other, and memory \
-         is shared with other guests of the host.",
+        "0.92 to 1.00 in a separate run on the same machine soon after: both sides read a gigabyte, one \
+         after the other, and other guests of the host share the memory bandwidth.",
     ),
     (
         "vector-filter",
-        "1.55 where memory gives 20 GB a second: to find a thousand rows among a hundred thousand by the columns of a hundred \
-         blocks, and to score them one by one, takes 40 to 50 µs more than reading them, which is more of the ratio where memory \
-         is faster. The search takes as long alone and in a whole run; as many bytes are read in 69 to 78 µs alone, and in 53 in a \
-         whole run.",
+        "1.55 at a memory bandwidth of 20 GB/s: finding 1,000 of 100,000 rows by the columns of 100 blocks \
+         and scoring them one by one takes 40 to 50 µs more than reading them, which weighs more with faster \
+         memory. The search takes the same time in a separate run and in a full run; reading as many bytes \
+         takes 69 to 78 µs in a separate run and 53 µs in a full run.",
     ),
     (
         "file-get",
-        "0.93 to 1.03 in twelve runs of one machine; two readers need both processors, and the limit is the copy out of the \
-         system's cache.",
+        "0.93 to 1.03 in twelve runs on one machine; two readers need both processors, and the limit is the \
+         copy from the page cache.",
     ),
     (
         "postgres-neighbors-1",
-        "0.88 to 1.06 in four runs, one round trip on both sides: see `redis-last-50-driver` and `postgres-last-50-sqlx` for \
-         what a trip varies by.",
+        "0.88 to 1.06 in four runs with one round trip on both sides; `redis-last-50-driver` and \
+         `postgres-last-50-sqlx` show how much a round trip varies.",
     ),
-    ("postgres-vector-filter", "0.95 to 1.14 in four runs, one round trip on both sides."),
+    ("postgres-vector-filter", "0.95 to 1.14 in four runs with one round trip on both sides."),
     (
         "postgres-append",
-        "the statement also counts in the thread's row, without which numbers would be given twice or left out: one more \
-         version of a row, and its part of the log. Run by pgbench itself (11 rounds in turns), one by hand that does nothing \
-         else takes 1.10 to 1.20 times as long as a lone INSERT, on different hours of one machine; without a wait for the \
-         disk (9 rounds), 1.25 to 1.27 times, and Larder's 1.42. The rest is the driver. `postgres-append-counted` is beside \
-         the one by hand.",
+        "the statement also updates the counter in the thread's row, which prevents duplicate and missing \
+         numbers: one more row version and its part of the log. Run by pgbench (11 alternating rounds), a \
+         handwritten statement that does only this takes 1.10 to 1.20 times as long as a plain INSERT at \
+         different hours on one machine. Without the wait for the disk (9 rounds), it takes 1.25 to 1.27 \
+         times as long, and Larder's statement 1.42 times. The rest is the driver. `postgres-append-counted` \
+         compares with the handwritten statement.",
     ),
     (
         "postgres-last-50",
-        "pgbench throws away what it reads. `postgres-last-50-sqlx` is the driver with the same rows, their texts not looked \
-         into; beside pgbench, the driver alone takes 1.0 to 1.47 times as long in five runs. All bodies in one row, which would \
-         come at once and not in the server's parts of 8 KiB, were tried: the server takes four times as long to put them together.",
+        "pgbench discards the rows that it reads. `postgres-last-50-sqlx` compares with the driver, which \
+         reads the same rows without parsing them; the driver alone takes 1.0 to 1.47 times as long as \
+         pgbench in five runs. Returning all bodies in one row instead of 50 is no solution: the server \
+         takes four times as long to build the row.",
     ),
     (
         "postgres-append-16",
-        "at most two statements are under way, each with the appends of several sessions, and each ends in a flush. Server and \
-         client share two processors: in a profile the server has 46 % of the samples here and 51 % beside pgbench, the \
-         client 22 % and 25 %, and 29 % and 21 % are idle.",
+        "at most two statements run at a time, each with the appends of several sessions, and each ends in a \
+         flush. Server and client share two processors: in a profile, the server has 46 % of the samples \
+         with Larder and 51 % with pgbench, the client 22 % and 25 %, and 29 % and 21 % are idle.",
     ),
     (
         "redis-append",
-        "an append is a script that counts, so that its number is given once. Run by redis-benchmark itself (21 rounds in \
-         turns), Larder's script takes 1.24 times as long as RPUSH, and one of a lone RPUSH 1.06: most of it is the script and \
-         the sorted set, in which messages that a replacement puts in place have room. `redis-append-script` is beside one by \
-         hand. Counters packed into one value take 1.5 % less; one that finds the newest entry of a stream and adds to it takes \
-         7 % less. A call is three system calls (send, wait, receive), as redis-benchmark's are, and some 25 µs of the \
-         program's own code (samples of 20,000 appends), which finds its caches cold after each wait for the disk.",
+        "an append is a script that also increments a counter, so each number is assigned once. Run by \
+         redis-benchmark (21 alternating rounds), Larder's script takes 1.24 times as long as RPUSH, and a \
+         script with only an RPUSH takes 1.06 times as long. Most of the difference is the script and the \
+         sorted set, which lets a replacement insert messages. `redis-append-script` compares with a \
+         handwritten script. Counters packed into one value take 1.5 % less time, and finding the newest \
+         entry of a stream and adding to it takes 7 % less. A call makes three system calls (send, wait, \
+         receive), as in redis-benchmark, and runs about 25 µs of the program's code (samples of 20,000 \
+         appends), whose caches are cold after each wait for the disk.",
     ),
     (
         "redis-window-long",
-        "0.97 and 1.01 alone on the same machine soon after, and 0.98 in the run before: single rounds go from 0.6 to \
-         1.8.",
+        "0.97 and 1.01 in separate runs on the same machine soon after, and 0.98 in the run before; single \
+         rounds vary from 0.6 to 1.8.",
     ),
     (
         "redis-last-50",
-        "a call is three system calls, as redis-benchmark's are, and waits on a virtual processor that has gone to sleep: with \
-         both kept awake by a loop of the lowest priority, the ratio is 1.05 to 1.13 (1.20 to 1.24 without). \
-         `redis-last-50-driver` is the driver alone.",
+        "a call makes three system calls, as in redis-benchmark, and waits for a sleeping virtual processor \
+         to wake up. With both processors kept awake by a loop of the lowest priority, the ratio is 1.05 to \
+         1.13 (1.20 to 1.24 without). `redis-last-50-driver` compares with the driver alone.",
     ),
 ];
 

@@ -155,12 +155,20 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
         &mut conversations,
         calls,
         Beside {
-            subject: subject("redis-append", "append of a 1 KB message", "RPUSH of a value as large"),
+            subject: subject(
+                "redis-append",
+                "append of a 1 KB message",
+                "RPUSH of one value of the same size",
+            ),
             round: async |_| tools.micros(calls, &["RPUSH", &key, &body]),
         },
         async || Ok(()),
         Beside {
-            subject: subject("redis-last-50", "last 50 messages of 1 KB", "LRANGE of 50 values as large"),
+            subject: subject(
+                "redis-last-50",
+                "last 50 messages of 1 KB",
+                "LRANGE of 50 values of the same size",
+            ),
             round: async |_| tools.micros(calls, &["LRANGE", &key, "-50", "-1"]),
         },
     )
@@ -171,7 +179,7 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
     conversations.erase().await?;
     let mut figures = figures?;
     figures.insert(0, scripted.figure(&rounds?));
-    let peer = "redis-rs 1 in the same process, ZRANGE of 50 values as large, their texts not looked into";
+    let peer = "redis-rs 1 in the same process, ZRANGE of 50 values of the same size, without parsing them";
     let last_50 = subject("redis-last-50-driver", "last 50 messages of 1 KB", "");
     figures.push(Subject { peer: peer.to_owned(), ..last_50 }.figure(&driven?));
     Ok(figures)

@@ -22,7 +22,7 @@ pub(super) struct BenchReport {
     pub(super) skipped: Vec<Skipped>,
 }
 
-const HEADER: [&str; 6] = ["figure", "larder", "peer", "ratio (least to most)", "target", "verdict"];
+const HEADER: [&str; 6] = ["figure", "larder", "peer", "ratio (min to max)", "target", "verdict"];
 
 impl BenchReport {
     /// Prints the table for a terminal.
@@ -52,8 +52,8 @@ impl BenchReport {
     /// Writes a page for the repository, with its plots.
     pub(super) fn markdown(&self, plots: &[Drawn]) -> String {
         let mut text = format!(
-            "# Benchmarks\n\nWritten by `cargo larder-bench --write BENCHMARKS.md`. {} A target that is missed is \
-             said to be missed; it fails no test.\n\nMachine: {}.\n\n",
+            "# Benchmarks\n\nWritten by `cargo larder-bench --write BENCHMARKS.md`. {} A missed target is \
+             marked `short` and fails no test.\n\nMachine: {}.\n\n",
             self.method(),
             self.machine
         );
@@ -64,18 +64,18 @@ impl BenchReport {
         let short = self.figures.iter().filter(|figure| figure.verdict == Verdict::Short);
         let reasons: Vec<_> = short.filter_map(|figure| Some((figure.name, reason(figure.name)?))).collect();
         if !reasons.is_empty() {
-            text.push_str("\nWhat is short of its target, and why:\n\n");
+            text.push_str("\nMissed targets and their reasons:\n\n");
         }
         for (name, reason) in reasons {
             let _ = writeln!(text, "- **{name}**: {reason}");
         }
         if !plots.is_empty() {
-            text.push_str("\nWhat costs what as it grows, in this run; both axes are logarithmic:\n\n");
+            text.push_str("\nCosts by size in this run; both axes are logarithmic:\n\n");
         }
         for plot in plots {
             let _ = writeln!(text, "![{}]({})", plot.law, plot.file);
         }
-        text.push_str("\nWhat stands beside what, and under which settings:\n\n");
+        text.push_str("\nEach figure: operation of Larder / operation of the peer, and the settings:\n\n");
         for figure in &self.figures {
             let _ = writeln!(
                 text,
@@ -93,10 +93,10 @@ impl BenchReport {
     }
 
     fn method(&self) -> String {
-        let quick = if self.quick { " This was a quick run, whose figures say little." } else { "" };
+        let quick = if self.quick { " This was a quick run; its figures are not reliable." } else { "" };
         format!(
-            "Ratios are larder / peer, both measured in turns in one run: the median of {} rounds, or of {} where one \
-             caller appends to a server and reads from it, with the least and the most of them.{quick}",
+            "Ratios are larder / peer, measured alternately in one run: the median of {} rounds, or of {} \
+             for a single caller of a server, with minimum and maximum.{quick}",
             self.rounds,
             usize::from(self.rounds) * MORE
         )

@@ -55,8 +55,8 @@ async fn beside(
     plan.draw(Plot::DurableThroughput, backend, curve?);
     let subject = Subject {
         name,
-        what: format!("acknowledged appends of 1 KB messages, {SESSIONS} sessions at once"),
-        peer: format!("{}, {SESSIONS} clients, prepared INSERT of one row as large", pgbench.name),
+        what: format!("acknowledged appends of 1 KB messages, {SESSIONS} concurrent sessions"),
+        peer: format!("{}, {SESSIONS} clients, prepared INSERT of one row of the same size", pgbench.name),
         settings,
         unit: Unit::MessagesPerSecond,
         target: Some(Target::AtLeast(target)),

@@ -12,7 +12,7 @@ use super::machine::field;
 use super::window::micros_each;
 use super::{Outcome, Plan, payload};
 
-const SETTINGS: &str = "journal_mode=wal synchronous=full";
+pub(super) const SETTINGS: &str = "journal_mode=wal synchronous=full";
 
 /// Append of one message, and the last 50.
 pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
@@ -38,16 +38,16 @@ pub(super) async fn history(plan: &Plan) -> Outcome<Vec<Figure>> {
             subject: subject(
                 "sqlite-append",
                 "append of a 1 KB message",
-                "prepared INSERT of one row as large",
+                "prepared INSERT of one row of the same size",
             ),
-            round: async |round| plain_appends(&connection, round, calls),
+            round: async |round| plain_appends(&connection, round, calls, payload::text),
         },
         async || Ok(()),
         Beside {
             subject: subject(
                 "sqlite-last-50",
                 "last 50 messages of 1 KB",
-                "prepared SELECT of 50 rows as large",
+                "prepared SELECT of 50 rows of the same size",
             ),
             round: async |_| plain_reads(&connection, calls),
         },
@@ -77,18 +77,24 @@ fn written_by_this_process() -> Option<u64> {
     field("/proc/self/io", "wchar")?.parse().ok()
 }
 
-fn plain(path: &Path) -> Outcome<Connection> {
+pub(super) fn plain(path: &Path) -> Outcome<Connection> {
     let connection = Connection::open(path)?;
     connection.execute_batch(
         "PRAGMA journal_mode = wal; PRAGMA synchronous = full;
-         CREATE TABLE messages (thread INTEGER, seq INTEGER, body TEXT, PRIMARY KEY (thread, seq)) WITHOUT ROWID;",
+         CREATE TABLE messages (thread INTEGER, seq INTEGER, body TEXT, PRIMARY KEY (thread, seq)) WITHOUT \
+         ROWID;",
     )?;
     Ok(connection)
 }
 
-fn plain_appends(connection: &Connection, round: usize, calls: u32) -> Outcome<f64> {
+pub(super) fn plain_appends(
+    connection: &Connection,
+    round: usize,
+    calls: u32,
+    text: fn(u64) -> String,
+) -> Outcome<f64> {
     let first = u64::try_from(round)? * u64::from(calls);
-    let bodies: Vec<String> = (first..first + u64::from(calls)).map(payload::text).collect();
+    let bodies: Vec<String> = (first..first + u64::from(calls)).map(text).collect();
     let begun = Instant::now();
     for (seq, body) in (first..).zip(&bodies) {
         let mut statement = connection.prepare_cached("INSERT INTO messages VALUES (1, ?1, ?2)")?;
@@ -97,7 +103,7 @@ fn plain_appends(connection: &Connection, round: usize, calls: u32) -> Outcome<f
     Ok(micros_each(begun, calls))
 }
 
-fn plain_reads(connection: &Connection, calls: u32) -> Outcome<f64> {
+pub(super) fn plain_reads(connection: &Connection, calls: u32) -> Outcome<f64> {
     let begun = Instant::now();
     for _ in 0..calls {
         let mut statement = connection

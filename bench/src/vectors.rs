@@ -193,8 +193,8 @@ pub(super) async fn scan(plan: &Plan) -> Outcome<Vec<Figure>> {
                 what: format!(
                     "the best 10 of {count} {what} vectors of 768 numbers, {how}, {threads} thread(s)"
                 ),
-                peer: "all their bytes at the bandwidth of memory, as many threads".to_owned(),
-                settings: "in memory; both ways gave the same answers to the bit".to_owned(),
+                peer: "reading all of their bytes at memory bandwidth with as many threads".to_owned(),
+                settings: "in memory; both ways return bit-identical results".to_owned(),
                 unit: Unit::Micros,
                 target: Some(Target::AtMost(target)),
             };
@@ -286,7 +286,7 @@ pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
         name,
         what,
         peer,
-        settings: "in memory; the same vectors, queries and answers".to_owned(),
+        settings: "in memory; the same vectors, queries and results".to_owned(),
         unit,
         target,
     };
@@ -297,11 +297,7 @@ pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
             format!("faiss-cpu {faiss}, IndexFlatIP, one thread"),
             Some(Target::AtMost(0.15)),
         ),
-        (
-            "vector-batch-numpy",
-            format!("numpy {numpy}, a product of matrices and argpartition, one thread"),
-            None,
-        ),
+        ("vector-batch-numpy", format!("numpy {numpy}, a matrix product and argpartition, one thread"), None),
     ];
     let mut figures = Vec::new();
     for ((name, peer, target), rounds) in peers.into_iter().zip(&beside) {
@@ -309,8 +305,8 @@ pub(super) async fn batch(plan: &Plan) -> Outcome<Vec<Figure>> {
     }
     let names = [("vector-batch-peak-1-thread", 0.7), ("vector-batch-peak-2-threads", 0.6)];
     for ((threads, rounds), (name, target)) in peaks.iter().zip(names) {
-        let what = format!("{what}, {threads} thread(s), counted as products of 32-bit floats");
-        let peer = "fused steps on registers alone, as many threads".to_owned();
+        let what = format!("{what}, {threads} thread(s), counted as 32-bit multiply-adds");
+        let peer = "fused multiply-adds in registers, with as many threads".to_owned();
         let target = Some(Target::AtLeast(target));
         figures.push(subject(name, what, peer, Unit::GigaFlops, target).figure(rounds));
     }
@@ -422,9 +418,9 @@ pub(super) async fn filtered(plan: &Plan) -> Outcome<Vec<Figure>> {
     by_matches(plan, &store, &collection, &vectors, count).await?;
     let subject = Subject {
         name: "vector-filter",
-        what: format!("the best 10 of {count} vectors of 384 numbers, among the 1 % that a filter wants"),
-        peer: "the bytes of as many vectors, side by side, at the bandwidth of memory".to_owned(),
-        settings: "in memory, one thread; the middle of 100 searches and of 100 reads a round".to_owned(),
+        what: format!("the best 10 of {count} vectors of 384 numbers, among the 1 % that match a filter"),
+        peer: "reading the bytes of as many contiguous vectors at memory bandwidth".to_owned(),
+        settings: "in memory, one thread; the median of 100 searches and of 100 reads per round".to_owned(),
         unit: Unit::Micros,
         target: Some(Target::AtMost(2.0)),
     };

@@ -141,8 +141,8 @@ pub(super) async fn tokenized(plan: &Plan) -> Outcome<Vec<Figure>> {
     }
     let subject = Subject {
         name: "window-tokenized",
-        what: format!("messages tokenized for an append to {count} messages and the window after it"),
-        peer: "the one message that is new".to_owned(),
+        what: format!("messages tokenized for an append to {count} messages and the next window"),
+        peer: "the one new message".to_owned(),
         settings: "counted, not timed".to_owned(),
         unit: Unit::Messages,
         target: Some(Target::AtMost(1.0)),

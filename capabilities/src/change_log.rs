@@ -117,7 +117,7 @@ impl<L: ChangeLog> Watch<L> {
             return Ok(());
         }
         if self.after < page.forgotten && self.excused < page.forgotten {
-            let message = "changes since that revision are forgotten; watch from revision 0 anew";
+            let message = "deletions after that revision are no longer recorded; watch from revision 0";
             return Err(Error::new(ErrorKind::Conflict, OPERATION, message));
         }
         self.after = page.cursor;

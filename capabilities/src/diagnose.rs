@@ -101,6 +101,6 @@ impl Check {
     /// Creates the check that could not run, from the error that prevented it.
     #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
     pub(crate) fn unknown(name: &'static str, error: &Error, why: &'static str) -> Self {
-        Self::warn(name, format!("cannot be told: {}", error.kind()), why, error.message().to_owned())
+        Self::warn(name, format!("unknown: {}", error.kind()), why, error.message().to_owned())
     }
 }

@@ -1,16 +1,16 @@
 //! Format numbers.
 //!
-//! Everything stored carries a number that identifies the form of its bytes. A program that finds a newer number
-//! returns `Unsupported` and changes nothing, so an older program cannot damage the data of a newer one.
+//! Everything stored carries a number that identifies the form of its bytes. A program that finds a newer
+//! number returns `Unsupported` and changes nothing, so it cannot damage the data of a newer program.
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 
 /// The supported formats of one kind of stored data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Formats {
-    /// What carries the number, such as "the file".
+    /// The object that carries the number, such as "the file".
     pub(crate) subject: &'static str,
-    /// Where the user loads an archive of data that is too old, such as "a new file".
+    /// The target for an archive of data that is too old, such as "a new file".
     pub(crate) target: &'static str,
     /// The oldest format that this program reads or upgrades.
     pub(crate) oldest: i64,
@@ -38,9 +38,9 @@ impl Formats {
         let Self { subject, target, oldest, newest } = self;
         if found > *newest {
             return format!(
-                "{subject} has format {found}; this release supports up to format {newest} (use the release that \
-                 wrote it or a later one, or move the data: `larder dump` with that release, then `larder load` \
-                 into {target})"
+                "{subject} has format {found}; this release supports up to format {newest} (use the release \
+                 that wrote it or a later one, or move the data: `larder dump` with that release, then \
+                 `larder load` into {target})"
             );
         }
         let number = if found > 0 { format!("format {found}") } else { "no format number".to_owned() };

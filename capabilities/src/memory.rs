@@ -44,13 +44,13 @@ impl Driver for MemoryDriver {
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {
         if !url.rest().is_empty() {
             return Err(invalid_url(
-                "names memory, which has no name; write `memory:`, open it once and share it",
+                "names a memory backend, which has no name; write `memory:`, open it once and share it",
             ));
         }
         let approximate = match url.parameter("vector_index") {
             None | Some("none") => false,
             Some("ivf") => true,
-            Some(_) => return Err(invalid_url("has another `vector_index` than `none` or `ivf`")),
+            Some(_) => return Err(invalid_url("has a `vector_index` other than `none` and `ivf`")),
         };
         Ok(Box::new(Memory { backend: MemoryBackend::new(), approximate }))
     }
@@ -68,11 +68,15 @@ impl Location for Memory {
     }
 
     async fn diagnose(&self, findings: &Findings) {
-        const WHY: &str = "what an acknowledged write survives";
-        let advice = "use it for tests; for data that must last name a file, such as `sqlite:./larder.db`";
-        findings.add(Check::warn("durability", "none: everything ends with the process", WHY, advice));
-        let why = "whether programs can share it";
-        findings.add(Check::ok("sharing", "each opening is a backend of its own, within one process", why));
+        const WHY: &str = "determines what an acknowledged write survives";
+        let advice = "use it for tests; for durable data, name a file such as `sqlite:./larder.db`";
+        findings.add(Check::warn("durability", "none: all data is lost when the process ends", WHY, advice));
+        let why = "programs may need to share the data";
+        findings.add(Check::ok(
+            "sharing",
+            "each opening creates a separate backend, within one process",
+            why,
+        ));
     }
 }
 

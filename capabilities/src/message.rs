@@ -1,11 +1,15 @@
-//! The stored format of messages: a line of JSON with every field but the text, followed by the raw text.
+//! The stored format of messages: a tag, a line of JSON with every field but the text, and the raw text.
 //!
 //! The text is most of a message. Outside the JSON it needs neither escaping nor a search for escapes, so
 //! reading a message costs little more than copying it. JSON in one line contains no line break, so the first
-//! line break ends it. A body without a line break is a whole message in JSON, as earlier versions wrote it.
+//! line break ends it. What follows the tag is compressed if that pays; see `codec.rs`.
 
+mod codec;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use larder_agents::layers::is_sealed;
 use larder_agents::storage::offload;
 use larder_kernel::storage::history::append_digest;
 use larder_kernel::{
@@ -79,7 +83,7 @@ pub(crate) async fn prepare<T: Send + 'static>(
 ///
 /// # Errors
 /// `Unexpected` if the message cannot be written as JSON.
-pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<String> {
+pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<Vec<u8>> {
     // Names all fields, so that a new field is a compile error here.
     let ChatMessage {
         role,
@@ -104,22 +108,39 @@ pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<S
         metadata: (!metadata.is_empty()).then_some(metadata),
         token_count: *token_count,
     };
-    let mut body = serde_json::to_string(&written).map_err(|_| {
-        Error::new(ErrorKind::Unexpected, operation, "a message cannot be written as JSON")
+    let mut body = Vec::with_capacity(128 + text.len());
+    body.push(codec::RAW);
+    serde_json::to_writer(&mut body, &written).map_err(|_| {
+        Error::new(ErrorKind::Unexpected, operation, "the message cannot be written as JSON")
             .with_outcome(Outcome::NotApplied)
     })?;
     body.reserve_exact(1 + text.len());
-    body.push('\n');
-    body.push_str(text);
-    Ok(body)
+    body.push(b'\n');
+    body.extend_from_slice(text.as_bytes());
+    Ok(if is_sealed(message) { body } else { codec::compress(body) })
 }
 
 /// Decodes a body; returns `None` if it is malformed.
 pub(crate) fn decode(body: &[u8]) -> Option<Arc<ChatMessage>> {
-    let body = std::str::from_utf8(body).ok()?;
-    let Some((head, text)) = body.split_once('\n') else {
-        return serde_json::from_str(body).ok().map(Arc::new);
-    };
+    match codec::decompress(body)? {
+        Cow::Borrowed(body) => parse(body),
+        Cow::Owned(body) => parse_end(body, 0),
+    }
+}
+
+/// Decodes a body at the end of an owned value. If the body is not compressed, the bytes of the value become
+/// the text, without a copy.
+#[cfg(any(feature = "redis", test))]
+pub(crate) fn decode_end(value: Vec<u8>, body_at: usize) -> Option<Arc<ChatMessage>> {
+    match codec::decompress(value.get(body_at..)?)? {
+        Cow::Borrowed(_) => parse_end(value, body_at + 1),
+        Cow::Owned(body) => parse_end(body, 0),
+    }
+}
+
+/// Parses a body without its tag.
+fn parse(body: &[u8]) -> Option<Arc<ChatMessage>> {
+    let (head, text) = std::str::from_utf8(body).ok()?.split_once('\n')?;
     if let Some((role, created_at)) = parse_simple_head(head) {
         return Some(simple_message(role, text.to_owned(), created_at));
     }
@@ -138,14 +159,13 @@ pub(crate) fn decode(body: &[u8]) -> Option<Arc<ChatMessage>> {
     }))
 }
 
-/// Decodes a body at the end of an owned value. The bytes of the value become the text, without a copy.
-#[cfg(any(feature = "redis", test))]
-pub(crate) fn decode_end(mut value: Vec<u8>, body_at: usize) -> Option<Arc<ChatMessage>> {
+/// Parses a body without its tag at the end of an owned value, whose bytes become the text.
+fn parse_end(mut value: Vec<u8>, body_at: usize) -> Option<Arc<ChatMessage>> {
     let body = value.get(body_at..)?;
     let end = body.iter().position(|byte| *byte == b'\n');
     let head = end.and_then(|end| std::str::from_utf8(body.get(..end)?).ok());
     let Some(((role, created_at), end)) = head.and_then(parse_simple_head).zip(end) else {
-        return decode(body);
+        return parse(body);
     };
     value.drain(..=body_at + end);
     Some(simple_message(role, String::from_utf8(value).ok()?, created_at))
@@ -196,7 +216,8 @@ mod tests {
                 "tool_results": [{"call_id": "c0", "content": "a\nb", "is_error": true}],
                 "blobs": [{"key": "a/b", "content_type": "image/png", "size_bytes": 7}],
                 "author": {"agent": "writer\n", "role": "critic"}, "run": "run\n1",
-                "created_at": "-001234-02-03T04:05:06.000007Z", "metadata": {"a\n": [1.0, 1, true, null, "\n"]},
+                "created_at": "-001234-02-03T04:05:06.000007Z",
+                "metadata": {"a\n": [1.0, 1, true, null, "\n"]},
                 "token_count": 4294967295}"#,
         )
         .unwrap()
@@ -207,47 +228,75 @@ mod tests {
         let mut plain = ChatMessage::user("");
         for message in [full(), plain.clone()] {
             let body = encode("test", &message).unwrap();
-            assert_eq!(*decode(body.as_bytes()).unwrap(), message);
-            assert_eq!(*decode_end(format!("x\ny{body}").into_bytes(), 3).unwrap(), message);
+            assert_eq!(*decode(&body).unwrap(), message);
+            assert_eq!(*decode_end([b"x\ny", &body[..]].concat(), 3).unwrap(), message);
         }
         plain.text = "\n".to_owned();
-        assert_eq!(*decode(encode("test", &plain).unwrap().as_bytes()).unwrap(), plain);
+        assert_eq!(*decode(&encode("test", &plain).unwrap()).unwrap(), plain);
+    }
+
+    /// Returns the line of JSON of a body that is not compressed.
+    fn head(body: &[u8]) -> String {
+        assert_eq!(body[0], codec::RAW);
+        let end = body.iter().position(|byte| *byte == b'\n').unwrap();
+        String::from_utf8(body[1..end].to_vec()).unwrap()
     }
 
     #[test]
-    fn a_plain_message_is_read_without_its_fields_being_looked_for() {
+    fn a_long_message_is_compressed_with_all_its_fields() {
+        let mut message = full();
+        message.tool_results[0].content = "{\"city\":\"Oslo\",\"celsius\":7},".repeat(300);
+        let body = encode("test", &message).unwrap();
+        assert!(body.len() * 10 < message.size_bytes(), "{}", body.len());
+        assert_eq!(*decode(&body).unwrap(), message);
+        assert_eq!(*decode_end([b"x\ny", &body[..]].concat(), 3).unwrap(), message);
+        let plain = ChatMessage::user("a long line\n".repeat(300));
+        let body = encode("test", &plain).unwrap();
+        assert_eq!(*decode(&body).unwrap(), plain);
+    }
+
+    /// The encryption layer pads its messages with blanks, whose number must stay hidden.
+    #[test]
+    fn an_encrypted_message_is_stored_at_its_padded_size() {
+        let sealed = format!("AAAAZ{}", "q+/7".repeat(24));
+        let padded = ChatMessage::user(" ".repeat(9_000))
+            .with_author(larder_kernel::AgentId::new(sealed).unwrap(), None);
+        assert!(encode("test", &padded).unwrap().len() > 9_000);
+        let plain = ChatMessage::user(" ".repeat(9_000));
+        assert!(encode("test", &plain).unwrap().len() < 200);
+    }
+
+    #[test]
+    fn a_plain_message_is_read_without_a_search_for_fields() {
         for role in [Role::System, Role::User, Role::Assistant, Role::Tool] {
             for text in ["", "a text", "{}\n"] {
                 let message = ChatMessage::new(role, text);
                 let body = encode("test", &message).unwrap();
-                let head = body.split_once('\n').unwrap().0;
-                assert_eq!(parse_simple_head(head), Some((role, message.created_at)), "{head}");
-                assert_eq!(*decode(body.as_bytes()).unwrap(), message);
+                assert_eq!(parse_simple_head(&head(&body)), Some((role, message.created_at)));
+                assert_eq!(*decode(&body).unwrap(), message);
             }
         }
         let counted = encode("test", &ChatMessage::user("x").with_token_count(3)).unwrap();
-        assert_eq!(parse_simple_head(counted.split_once('\n').unwrap().0), None);
-        assert_eq!(decode(counted.as_bytes()).unwrap().token_count, Some(3));
+        assert_eq!(parse_simple_head(&head(&counted)), None);
+        assert_eq!(decode(&counted).unwrap().token_count, Some(3));
     }
 
     #[test]
-    fn the_text_stands_as_it_is_behind_the_first_line() {
+    fn the_text_follows_the_first_line_unchanged() {
         let body = encode("test", &full()).unwrap();
-        assert!(body.ends_with("}\nfirst\nsecond \0 \"third\"\n"), "{body:?}");
+        assert!(body.ends_with(b"}\nfirst\nsecond \0 \"third\"\n"), "{body:?}");
     }
 
     #[test]
-    fn bodies_of_earlier_versions_are_read() {
-        let message = full();
-        assert_eq!(*decode(&serde_json::to_vec(&message).unwrap()).unwrap(), message);
-    }
-
-    #[test]
-    fn what_is_no_message_is_refused() {
+    fn an_invalid_message_is_refused() {
         let far = format!("{{\"role\":\"user\",\"created_at_us\":{}}}\nx", i64::MAX);
-        for body in [&b""[..], b"\n", b"{}\ntext", b"{\"role\":\"user\"}\n", b"\xff", far.as_bytes()] {
-            assert!(decode(body).is_none(), "{body:?}");
-            assert!(decode_end(body.to_vec(), 0).is_none(), "{body:?}");
+        let whole = serde_json::to_vec(&full()).unwrap();
+        for body in [&b""[..], b"\n", b"{}\ntext", b"{\"role\":\"user\"}\n", b"\xff", far.as_bytes(), &whole]
+        {
+            for tagged in [body.to_vec(), [&[codec::RAW], body].concat()] {
+                assert!(decode(&tagged).is_none(), "{tagged:?}");
+                assert!(decode_end(tagged, 0).is_none(), "{body:?}");
+            }
         }
     }
 }

@@ -18,7 +18,8 @@
 //! `HASH (namespace)` before the first use, or distribute them by `namespace` with Citus. The page
 //! `guide/src/postgres-partitions.md` in the repository has the statements.
 //!
-//! The database compresses large message texts, values and documents, with lz4 if the server supports it.
+//! Messages are compressed before they are sent. The database compresses large values and documents, with lz4
+//! if the server supports it.
 //!
 //! Every call on a silent server ends. The limit for a connection is `acquire_timeout_ms`. The limit for a
 //! reply is five seconds more than `statement_timeout_ms`. The limit for creating or upgrading the schema is

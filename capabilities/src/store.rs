@@ -13,7 +13,9 @@ macro_rules! store {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 #[allow(unused_variables)]
                 let $this = self;
-                f.debug_struct(stringify!($store))$(.field(stringify!($field), $shown))*.finish_non_exhaustive()
+                f.debug_struct(stringify!($store))
+                    $(.field(stringify!($field), $shown))*
+                    .finish_non_exhaustive()
             }
         }
 

@@ -181,8 +181,8 @@ async fn two_processes_append_to_one_thread_and_nothing_is_lost_doubled_or_inter
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscriber_meets_what_another_process_appends_once_and_in_order() {
-    const TEST: &str = "a_subscriber_meets_what_another_process_appends_once_and_in_order";
+async fn a_subscriber_receives_the_appends_of_another_process_once_and_in_order() {
+    const TEST: &str = "a_subscriber_receives_the_appends_of_another_process_once_and_in_order";
     if let Some((role, folder)) = part() {
         return write(&role, &folder, MESSAGES_WATCHED).await;
     }

@@ -115,7 +115,9 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
         Err(reason) => return output::trouble(reason),
     };
     if args.live && !cfg!(feature = "full") {
-        return output::trouble("this build has the embedded backends alone: cargo larder-full check --live");
+        return output::trouble(
+            "this build has only the embedded backends; run `cargo larder-full check --live`",
+        );
     }
     output::on_runtime(supervised(registry, args, &cases, &waivers))
 }
@@ -161,7 +163,8 @@ async fn check(
     running: Option<&Running>,
 ) -> Result<ExitCode, String> {
     let begun = Instant::now();
-    let scratch = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
+    let scratch =
+        tempfile::tempdir().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let options = options(args);
     let layered = args.layers.then(|| url::behind_layers(registry, &args.urls, scratch.path()));
     let urls = layered.as_ref().unwrap_or(&args.urls);

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match std::fs::read_to_string(path) {
         Ok(found) if found == text => ExitCode::SUCCESS,
         Ok(_) => output::finish(
-            format_args!("{} is not current: cargo larder contract > {0}", path.display()),
+            format_args!("{} is out of date; run `cargo larder contract > {0}`", path.display()),
             ExitCode::FAILURE,
         ),
         Err(error) => output::trouble(format_args!("cannot read {}: {error}", path.display())),

@@ -93,7 +93,7 @@ fn show(place: &Place) -> String {
         text.push_str(&format!("  {:<4}  {name:<18}  {}\n", status.as_str(), printable(seen)));
         if *status != CheckStatus::Ok {
             text.push_str(&format!("        why  {why}\n"));
-            let advice = advice.as_deref().unwrap_or("look into the server's log");
+            let advice = advice.as_deref().unwrap_or("check the server's log");
             text.push_str(&format!("        do   {}\n", printable(advice)));
         }
     }

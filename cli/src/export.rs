@@ -26,7 +26,7 @@ pub(crate) struct Args {
     from: String,
     #[command(flatten)]
     place: Place,
-    /// Write to this file instead of standard output; the file is replaced atomically.
+    /// Write to this file instead of standard output; the file is replaced atomically. `-` is standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     output::on_runtime(async {
         match export(registry, args).await {
             Ok(0) => {
-                output::note(format_args!("{} holds no messages", args.place.name()));
+                output::note(format_args!("{} has no messages", args.place.name()));
                 Ok(ExitCode::SUCCESS)
             }
             Ok(_) | Err(Stop::Closed) => Ok(ExitCode::SUCCESS),
@@ -73,6 +73,7 @@ async fn export(registry: &Registry, args: &Args) -> Result<u64, Stop> {
     let thread = &args.place.thread;
     match &args.output {
         None => write(history.provider(), thread, std::io::stdout()).await,
+        Some(path) if path.as_os_str() == "-" => write(history.provider(), thread, std::io::stdout()).await,
         // Writes to a device or a pipe directly; replaces a file.
         Some(path) if path.exists() && !path.is_file() => {
             let file = File::options().write(true).open(path);

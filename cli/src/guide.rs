@@ -16,6 +16,7 @@ pages! {
     tasks = "contracts/tasks.md";
     key_value = "contracts/key-value.md";
     chat = "cookbook/chat.md";
+    documents = "cookbook/documents.md";
     tool_calls = "cookbook/tool-calls.md";
     counter = "cookbook/counter.md";
     run_twice = "cookbook/run-twice.md";

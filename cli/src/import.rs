@@ -1,6 +1,8 @@
 //! `larder import`: appends a transcript to a thread.
 
+mod encoding;
 mod source;
+mod values;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,13 +20,16 @@ use source::{Source, Survey};
 /// Arguments of `larder import`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Transcript with one JSON object per line, with `role`, `content` and other fields.
+    /// Transcript with one JSON message per line, or one JSON list of messages; `-` reads standard input.
     file: PathBuf,
     /// URL of the backend, such as `sqlite:./larder.db`.
     #[arg(long, value_name = "URL")]
     to: String,
     #[command(flatten)]
     place: Place,
+    /// Replace halves of surrogate pairs, which are no characters, with U+FFFD.
+    #[arg(long)]
+    lossy: bool,
 }
 
 /// Runs the command.
@@ -33,11 +38,11 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 }
 
 async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
-    let source = Source::open(&args.file)?;
+    let source = Source::open(&args.file, args.lossy)?;
     // Every line is validated before the first write, so a file with an invalid line changes nothing.
     let survey = source.survey()?;
     if survey.messages == 0 {
-        return Ok(format!("{} holds no messages", source.name()));
+        return Ok(format!("{} has no messages{}", source.name(), changes(&survey)));
     }
     let stores = args.place.open(registry, &args.to).await?;
     let history = stores.history().map_err(|error| error.to_string())?;
@@ -45,8 +50,42 @@ async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     let held = history.thread_info(&args.place.thread).await.map_err(|error| error.to_string())?.messages;
     let name = args.place.name();
     let before = survey.messages - added;
-    let known = if before > 0 { format!("; {before} had been imported before") } else { String::new() };
-    Ok(format!("imported {added} of {} messages into {name}{known}; it holds {held}", survey.messages))
+    let known = if before > 0 { format!("; {before} were imported earlier") } else { String::new() };
+    let changes = changes(&survey);
+    Ok(format!(
+        "imported {added} of {} messages into {name}{known}; the thread has {held}{changes}",
+        survey.messages
+    ))
+}
+
+/// Returns what the import changed or left out.
+fn changes(survey: &Survey) -> String {
+    let report = survey.report;
+    let counts = [
+        (
+            report.paired_results,
+            "result without an id was paired with the open call before it",
+            "results without an id were paired with the open call before them",
+        ),
+        (
+            report.replaced_surrogates + survey.replaced,
+            "half of a surrogate pair was replaced with U+FFFD",
+            "halves of surrogate pairs were replaced with U+FFFD",
+        ),
+        (
+            report.log_entries,
+            "entry of the log has no message and was skipped",
+            "entries of the log have no message and were skipped",
+        ),
+        (
+            report.document_fields,
+            "field next to the messages was skipped",
+            "fields next to the messages were skipped",
+        ),
+    ];
+    let counts = counts.into_iter().filter(|(count, _, _)| *count > 0);
+    let said = counts.map(|(count, one, many)| format!("; {count} {}", if count == 1 { one } else { many }));
+    said.collect()
 }
 
 /// Appends the file in batches and returns the number of new messages. The key of each batch depends on the
@@ -64,7 +103,8 @@ async fn append(
     let mut batches = source.batches()?;
     for expected in &survey.digests {
         let batch = batches.next()?.filter(|batch| batch.digest == *expected);
-        let batch = batch.ok_or_else(|| format!("{} changed while it was read", source.name()))?;
+        let batch =
+            batch.ok_or_else(|| format!("{} changed during the import; run it again", source.name()))?;
         let count = check::size(batch.messages.len());
         let key = IdempotencyKey::new(format!("larder-import-1:{}:{done}", survey.digest()));
         let options = AppendOptions::default().with_idempotency_key(key.map_err(|error| error.to_string())?);

@@ -96,7 +96,7 @@ fn without_migration(registry: &Registry, url: &str) -> Result<String, Error> {
 async fn browse(args: &Args, stores: Stores, survey: survey::Survey) -> Result<ExitCode, String> {
     use std::io::IsTerminal as _;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err("--browse needs a terminal; without it the same is printed".to_owned());
+        return Err("--browse needs a terminal; without the option, the same contents are printed".to_owned());
     }
     browse::run(redact_url(&args.url), stores, survey).await.map(|()| ExitCode::SUCCESS)
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_is_not_upgraded_by_looking_at_it() {
+    fn a_diagnosis_does_not_upgrade_the_database() {
         for (url, opened) in [
             ("postgres://h/d", "postgres://h/d?migrate=check"),
             ("AGE://h/d?pool_size=2", "AGE://h/d?pool_size=2&migrate=check"),

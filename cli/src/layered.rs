@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_stands_before_the_url_and_no_scheme_is_taken_for_one() {
+    fn a_layer_precedes_the_url_and_no_scheme_is_parsed_as_a_layer() {
         assert_eq!(Around::split("stack+sqlite:./a+b.db"), Some((Around::Stack, "sqlite:./a+b.db")));
         assert_eq!(Around::split("retry+redis+cluster://h:1"), Some((Around::Retry, "redis+cluster://h:1")));
         for url in ["redis+cluster://h:1", "memory:", "sqlite:./trace+1.db", "+memory:"] {

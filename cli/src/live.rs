@@ -98,7 +98,7 @@ impl Backends {
                 _ if known => {}
                 Some(_) => self.absent.push(AbsentBackend {
                     name: word.clone(),
-                    reason: "it is not among the backends of this run; --live adds it".to_owned(),
+                    reason: "it is not a backend of this run; add it with --live".to_owned(),
                     required: true,
                 }),
                 None => return Err(format!("--require {word} names no backend")),

@@ -97,10 +97,14 @@ async fn over_http(
     options = args.hosts.iter().fold(options, |options, host| options.with_host(host));
     options = args.origins.iter().fold(options, |options, origin| options.with_origin(origin));
     match std::env::var(TOKEN) {
-        Ok(token) if token.is_empty() => return Err(format!("{TOKEN} is empty")),
+        Ok(token) if token.is_empty() => {
+            return Err(format!("{TOKEN} is empty; set a token or unset the variable"));
+        }
         Ok(token) => options = options.with_token(&token),
         Err(std::env::VarError::NotPresent) => {}
-        Err(std::env::VarError::NotUnicode(_)) => return Err(format!("{TOKEN} is not UTF-8")),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            return Err(format!("{TOKEN} is not UTF-8; set another token"));
+        }
     }
     if args.keep_sessions {
         options = options.with_sessions(stores.set().key_value().map_err(|error| live::sentence(&error))?);

@@ -49,7 +49,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let chosen = chosen(args);
     if chosen.is_empty() {
-        return output::trouble("no mutant goes by that name");
+        return output::trouble("no mutant has this name; `larder mutants` lists the names");
     }
     if args.list {
         let line = |mutant: &Mutant| format!("{}  {}", mutant.name, mutant.clauses.join(" "));
@@ -113,7 +113,7 @@ fn word(judged: &Evaluation) -> &'static str {
         Verdict::Killed => "killed",
         Verdict::Survived => "SURVIVED",
         Verdict::Passed => "passed",
-        Verdict::Condemned => "CONDEMNED",
+        Verdict::Condemned => "CONTROL FAILED",
     }
 }
 
@@ -187,7 +187,7 @@ fn verdict(matrix: &Matrix, elapsed: Duration) -> String {
     let Tally { killed, survived, controls_passed, controls_condemned } = matrix.tally;
     let condemned = match controls_condemned {
         0 => String::new(),
-        count => format!(", {count} CONDEMNED"),
+        count => format!(", {count} controls FAILED"),
     };
     format!(
         "{killed} killed, {survived} survived; {controls_passed} controls passed{condemned}; suite {}, \

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match write(args) {
         Ok(()) => output::finish(
             format_args!(
-                "{} has the methods of {} to write; `cargo test` there says which clauses hold",
+                "{} contains the methods of {} as stubs; `cargo test` there shows which clauses hold",
                 args.folder.display(),
                 args.contract
             ),
@@ -62,7 +62,7 @@ fn crate_name(folder: &Path) -> Result<&str, String> {
     if name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.chars().all(letter) {
         return Ok(name);
     }
-    Err("the folder's name is no name of a crate: use letters, digits, `-` and `_`, and begin with a letter"
+    Err("the folder's name is not a crate name; use letters, digits, `-` and `_`, and begin with a letter"
         .to_owned())
 }
 
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_exists_or_names_no_crate_is_left_alone() {
+    fn an_existing_folder_and_an_invalid_crate_name_are_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let args =
             |name: &str| Args { contract: Contract::Blobs, folder: scratch.path().join(name), clone: None };
@@ -259,7 +259,7 @@ mod tests {
         std::fs::write(&manifest, "changed").unwrap();
         assert!(write(&args("my-backend")).unwrap_err().contains("exists"));
         assert_eq!(std::fs::read_to_string(manifest).unwrap(), "changed");
-        assert!(write(&args("1st")).unwrap_err().contains("no name of a crate"));
+        assert!(write(&args("1st")).unwrap_err().contains("not a crate name"));
         assert!(!scratch.path().join("1st").exists());
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn invocation(full: bool) -> String {
 /// Creates the runtime of a command.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|error| format!("cannot make a runtime: {error}"))
+    runtime.map_err(|error| format!("cannot create a runtime: {error}"))
 }
 
 /// Runs the future on a new runtime. A backend that blocks a thread does not keep the command from ending.

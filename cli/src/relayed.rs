@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_place_is_found_and_taken_and_nothing_else_changes() {
+    fn the_servers_address_is_replaced_and_nothing_else_changes() {
         let relay = SocketAddr::from(([127, 0, 0, 1], 9));
         for (url, at, turned) in [
             (

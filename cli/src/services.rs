@@ -12,7 +12,7 @@ use crate::{interrupt, output, service};
 /// Arguments of `larder services`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Action.
+    /// The action to run.
     action: Action,
     /// Names of services; the default is all. `kill` needs at least one name.
     #[arg(value_name = "NAME", value_parser = script_of)]
@@ -185,7 +185,7 @@ impl Running {
         // Discards the messages about services that do not run; `up` has already printed them.
         let env = running.command(Action::Env).args(&wanted).stderr(Stdio::null()).output().map_err(said)?;
         let text =
-            String::from_utf8(env.stdout).map_err(|_| "the services' variables are no text".to_owned())?;
+            String::from_utf8(env.stdout).map_err(|_| "the services' variables are not UTF-8".to_owned())?;
         let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
         running.variables = text.lines().filter_map(pair).collect();
         Ok(running)

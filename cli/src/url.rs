@@ -200,7 +200,7 @@ impl Harness for UrlHarness {
             _ => {}
         }
         let folder = tempfile::tempdir_in(&self.scratch).map_err(|error| {
-            Error::new(ErrorKind::Unavailable, "harness.isolated", "cannot make a scratch folder")
+            Error::new(ErrorKind::Unavailable, "harness.isolated", "cannot create a temporary folder")
                 .with_source(error)
         })?;
         let (location, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_before_the_url_and_nothing_of_a_url_is_taken_for_one() {
+    fn a_name_precedes_the_url_and_no_part_of_a_url_is_parsed_as_a_name() {
         assert_eq!(split_name("mine=memory:"), (Some("mine"), "memory:"));
         assert_eq!(split_name("s3-garage=s3://k:s@b?x=1"), (Some("s3-garage"), "s3://k:s@b?x=1"));
         for url in ["memory:", "memory:?x=1", "s3://k:s@b?endpoint=http://h:1", "=memory:", "sqlite:a=b:c"] {

@@ -172,7 +172,7 @@ impl Look {
                     Arc::new(neuralyzer.without_erasing())
                 }
                 _ => {
-                    let message = "this strategy is not one that a window can be shown with";
+                    let message = "this strategy cannot show a window; use another one";
                     return Err(larder_kernel::Error::invalid("window", "long_term_memory_id", message));
                 }
             });

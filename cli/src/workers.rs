@@ -65,7 +65,7 @@ fn play(running: &mut Vec<Worker>, url: &str, scripts: &[Script]) -> Result<Vec<
     }
     for (worker, _) in &mut all {
         if !matches!(worker.hear()?, Said::Ready) {
-            return Err(failed("a process did something before it was told to"));
+            return Err(failed("a process acted before its instruction"));
         }
     }
     for (worker, _) in &mut all {
@@ -75,7 +75,7 @@ fn play(running: &mut Vec<Worker>, url: &str, scripts: &[Script]) -> Result<Vec<
     for (worker, _) in &mut all {
         match worker.hear()? {
             Said::Played(recorded) => played.push(recorded),
-            _ => return Err(failed("a process did not play its script")),
+            _ => return Err(failed("a process did not run its script")),
         }
     }
     Ok(played)

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_that_holds_on_to_a_thread_does_not_hold_the_answer() {
+    fn a_backend_that_blocks_a_thread_does_not_delay_the_result() {
         let begun = Instant::now();
         let harness: Arc<dyn Harness> = Arc::new(Stuck);
         assert!(check(&harness, &RunOptions::default()).is_err());

@@ -227,7 +227,7 @@ mod tests {
             let called: BTreeSet<_> = of(contract).iter().map(Call::method).collect();
             assert_eq!(called, expected, "the calls of {contract}");
             let names: BTreeSet<_> = of(contract).iter().map(Call::title).collect();
-            assert_eq!(names.len(), of(contract).len(), "a name of {contract} stands twice");
+            assert_eq!(names.len(), of(contract).len(), "a name of {contract} appears twice");
         }
     }
 }

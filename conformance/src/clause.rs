@@ -82,15 +82,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_clause_has_a_method_a_sentence_and_an_id_of_its_own() {
+    fn every_clause_has_a_method_a_sentence_and_a_unique_id() {
         let all = clauses();
         assert!(all.len() >= 180, "only {} clauses", all.len());
         let mut ids: Vec<_> = all.iter().map(|clause| clause.id.as_str()).collect();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), all.len(), "an id stands twice");
+        assert_eq!(ids.len(), all.len(), "an id appears twice");
         for clause in &all {
-            assert!(!clause.method.is_empty(), "{} stands in no method", clause.id);
+            assert!(!clause.method.is_empty(), "{} belongs to no method", clause.id);
             assert!(clause.sentence.ends_with('.'), "{}: {:?}", clause.id, clause.sentence);
             assert_eq!(clause.sentence.matches(". ").count(), 0, "{} is more than a sentence", clause.id);
         }

@@ -206,7 +206,7 @@ fn evaluate<S: Subject>(played: PlayedOf<S>, seed: u64) -> Result<Trial, String>
     if let Some(op) = played.hung.first() {
         return Ok(Trial::Found(Box::new(Counterexample {
             clause: S::clause(op, &check::Reply::Unknown),
-            finding: "a call among several at once did not end in time".to_owned(),
+            finding: "one of several concurrent calls did not end in time".to_owned(),
             script: format!("{} => no answer", S::show_op(op)),
             seed,
         })));

@@ -14,7 +14,8 @@ pub fn contract_text() -> String {
     let all = clauses();
     let mut text = format!(
         "# The contract, version {SUITE_VERSION}\n\n\
-         The contract has {} clauses. `cargo larder contract` writes this page from the documentation of the traits \
+         The contract has {} clauses. `cargo larder contract` writes this page from the documentation of the \
+         traits \
          in `kernel/src/storage`. The suite proves each clause with at least one case, and \
          `cargo larder check --list` lists the cases.\n",
         all.len()
@@ -24,7 +25,8 @@ pub fn contract_text() -> String {
     let refused: Vec<_> = Contract::ALL.iter().map(refused).collect();
     let _ = write!(
         text,
-        "\nThe cases of STORE-010 make this many invalid calls, or calls with invalid values, on every store: {}.\n",
+        "\nThe cases of STORE-010 make this many invalid calls, or calls with invalid values, on every \
+         store: {}.\n",
         refused.join(", ")
     );
     section(&mut text, "Every contract", all.iter().filter(|clause| clause.contract.is_none()));

@@ -32,7 +32,7 @@ pub fn describe(report: &Report) -> String {
     report.cases.iter().filter(|case| case.outcome == CaseOutcome::Error).for_each(&mut line);
     report.levels.iter().for_each(|level| text.push_str(&describe_level(level)));
     for absent in &report.absent {
-        let _ = writeln!(text, "{} is not there: {}", absent.name, absent.reason);
+        let _ = writeln!(text, "{} is missing: {}", absent.name, absent.reason);
     }
     text.push_str(&report.conclusion());
     text

@@ -235,8 +235,8 @@ impl Found {
         report.notes.push(format!("each struck a connection with a call under way: {kinds}"));
         report.notes.push(format!(
             "{done} calls were answered, {refused} not applied, {open} of unknown outcome; the longest took \
-             {longest_ms} ms; at most {} calls of a client failed before it could write again; {} streams began again; {} draws met no \
-             call",
+             {longest_ms} ms; at most {} calls of a client failed before it could write again; {} streams \
+             began again; {} draws met no call",
             self.attempts_max, self.streams, self.missed
         ));
         report.counterexamples = self.counterexamples;

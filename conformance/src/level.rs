@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_that_did_too_little_is_never_proven() {
+    fn a_level_with_too_few_operations_is_not_proven() {
         let mut report = LevelReport::new("memory", Level::Model, None, "operations", 10);
         assert_eq!(report.verdict(), Verdict::NotProven);
         report.executed = 9;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_never_nothing() {
+    fn a_share_is_never_zero() {
         let effort = Effort { per_mille: 1, ..Effort::default() };
         assert_eq!((effort.share_of(1_000_000), effort.share_of(1)), (1_000, 1));
         assert_eq!(Effort::default().share_of(500), 500);

@@ -45,7 +45,7 @@ impl Suite {
         arguments.test_threads.get_or_insert(self.parts().1.jobs);
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => Arc::new(runtime),
-            Err(error) => return told(&format!("cannot make a runtime: {error}")),
+            Err(error) => return told(&format!("cannot create a runtime: {error}")),
         };
         let suite = Arc::new(self);
         let ended = Arc::new(Mutex::new(Report::new(suite.parts().1.seed)));

@@ -8,33 +8,48 @@
 //!
 //! # Defects that other test suites are known to accept
 //!
-//! | the defect | mutants |
-//! |---|---|
-//! | limit 0 returns all | `history.limit_0_returns_everything`, `vectors.limit_0_returns_everything`, `graph.limit_0_returns_the_start` |
-//! | case-folded ids | `ids_are_case_folded` of all six |
-//! | ids cut at 40 characters | `ids_are_cut_at_40_characters` of all six |
-//! | non-ASCII stripped | `ids_lose_what_is_not_ascii` of all six, `history.text_loses_what_is_not_ascii`, `vectors.text_loses_what_is_not_ascii` |
-//! | lost updates | `key_value.putting_at_a_revision_loses_updates`, `history.a_replacement_never_conflicts`, `blobs.matches_replaces_any_version` |
-//! | values over 64 KiB dropped | `key_value.values_over_64_kib_are_dropped`, `key_value.values_over_64_kib_are_cut`, `history.text_over_64_kib_is_dropped` |
-//! | deleting a prefix | `key_value.deleting_takes_longer_keys_too`, `blobs.deleting_takes_longer_keys_too` |
-//! | timestamp ordering | `history.messages_are_ordered_by_created_at` |
-//! | global-serial cursors | `history.numbers_are_shared_by_all_threads`, `history.numbers_are_taken_before_the_commit` |
-//! | last-write-wins status | `tasks.the_last_write_wins`, `tasks.repeating_a_step_succeeds` |
-//! | lost tail of a batch | `history.a_batch_loses_its_last_message`, `vectors.a_batch_loses_its_last_document` |
-//! | partial multi-key writes | `a_dropped_write_stands_in_part` and `a_refused_call_leaves_a_trace` of all six |
-//! | forgotten idempotency | `history.idempotency_is_forgotten`, `history.idempotency_keys_are_shared_by_all_threads` |
-//! | `true` equal to `1` | `vectors.true_equals_1_in_filters`, `graph.true_equals_1_in_filters` |
-//! | expired values read | `key_value.expired_values_are_read`, `history.expired_messages_are_read` |
-//! | zero vectors dropped | `vectors.short_embeddings_are_not_found`; see below |
-//! | limit before filter | `vectors.the_limit_is_applied_before_the_filter`, `graph.the_limit_is_applied_before_the_filter` |
-//! | edge without ends | `graph.a_limit_cuts_entities_and_leaves_their_relationships`, `graph.a_missing_end_is_made_up` |
-//! | dangling relationship | `graph.a_relationship_without_an_end_is_kept`, `graph.deleting_an_entity_leaves_its_relationships` |
-//! | orphaned blob parts | `blobs.a_failed_stream_leaves_its_parts`, `blobs.parts_are_listed_while_a_stream_runs`, `blobs.parts_outlive_their_stream` |
-//! | presign ignoring the method | `blobs.presign_ignores_the_method`; see below |
-//! | subscribe that skips | `history.a_subscription_skips_every_seventh_event`, `key_value.a_watch_skips_every_third_change` |
-//! | claims with two winners | `tasks.a_claim_has_two_winners` |
-//! | capabilities claimed, not held | `durability_is_declared_and_not_kept` of all six, `blobs.long_keys_are_declared_but_refused`, `blobs.signed_reads_are_declared_but_unsupported`, `graph.cypher_is_declared_but_missing` |
-//! | capabilities held, not claimed | `blobs.long_keys_are_undeclared_but_kept`, `blobs.conditions_are_undeclared_but_obeyed`, `blobs.signed_writes_are_undeclared_but_given`, `graph.cypher_is_there_but_undeclared` |
+//! - limit 0 returns all: `history.limit_0_returns_everything`, `vectors.limit_0_returns_everything`,
+//!   `graph.limit_0_returns_the_start`.
+//! - case-folded ids: `ids_are_case_folded` of all six.
+//! - ids cut at 40 characters: `ids_are_cut_at_40_characters` of all six.
+//! - non-ASCII stripped: `ids_lose_what_is_not_ascii` of all six, `history.text_loses_what_is_not_ascii`,
+//!   `vectors.text_loses_what_is_not_ascii`.
+//! - lost updates: `key_value.putting_at_a_revision_loses_updates`, `history.a_replacement_never_conflicts`,
+//!   `blobs.matches_replaces_any_version`.
+//! - values over 64 KiB dropped: `key_value.values_over_64_kib_are_dropped`,
+//!   `key_value.values_over_64_kib_are_cut`, `history.text_over_64_kib_is_dropped`.
+//! - deleting a prefix: `key_value.deleting_takes_longer_keys_too`, `blobs.deleting_takes_longer_keys_too`.
+//! - timestamp ordering: `history.messages_are_ordered_by_created_at`.
+//! - global-serial cursors: `history.numbers_are_shared_by_all_threads`,
+//!   `history.numbers_are_taken_before_the_commit`.
+//! - last-write-wins status: `tasks.the_last_write_wins`, `tasks.repeating_a_step_succeeds`.
+//! - lost tail of a batch: `history.a_batch_loses_its_last_message`,
+//!   `vectors.a_batch_loses_its_last_document`.
+//! - partial multi-key writes: `a_dropped_write_stands_in_part` and `a_refused_call_leaves_a_trace` of all
+//!   six.
+//! - forgotten idempotency: `history.idempotency_is_forgotten`,
+//!   `history.idempotency_keys_are_shared_by_all_threads`.
+//! - `true` equal to `1`: `vectors.true_equals_1_in_filters`, `graph.true_equals_1_in_filters`.
+//! - expired values read: `key_value.expired_values_are_read`, `history.expired_messages_are_read`.
+//! - zero vectors dropped: `vectors.short_embeddings_are_not_found`; see below.
+//! - limit before filter: `vectors.the_limit_is_applied_before_the_filter`,
+//!   `graph.the_limit_is_applied_before_the_filter`.
+//! - edge without ends: `graph.a_limit_cuts_entities_and_leaves_their_relationships`,
+//!   `graph.a_missing_end_is_made_up`.
+//! - dangling relationship: `graph.a_relationship_without_an_end_is_kept`,
+//!   `graph.deleting_an_entity_leaves_its_relationships`.
+//! - orphaned blob parts: `blobs.a_failed_stream_leaves_its_parts`,
+//!   `blobs.parts_are_listed_while_a_stream_runs`, `blobs.parts_outlive_their_stream`.
+//! - presign ignoring the method: `blobs.presign_ignores_the_method`; see below.
+//! - subscribe that skips: `history.a_subscription_skips_every_seventh_event`,
+//!   `key_value.a_watch_skips_every_third_change`.
+//! - claims with two winners: `tasks.a_claim_has_two_winners`.
+//! - capabilities claimed, not held: `durability_is_declared_and_not_kept` of all six,
+//!   `blobs.long_keys_are_declared_but_refused`, `blobs.signed_reads_are_declared_but_unsupported`,
+//!   `graph.cypher_is_declared_but_missing`.
+//! - capabilities held, not claimed: `blobs.long_keys_are_undeclared_but_kept`,
+//!   `blobs.conditions_are_undeclared_but_obeyed`, `blobs.signed_writes_are_undeclared_but_given`,
+//!   `graph.cypher_is_there_but_undeclared`.
 //!
 //! # Limits of the cases
 //!

@@ -329,7 +329,7 @@ mod tests {
         let report = Suite::new(Empty { opens: false, closes: true }).run_blocking();
         assert!(report.absent[0].reason.starts_with("cannot open: "), "{report}");
         assert_eq!(report.exit_code(), 2);
-        assert!(report.to_string().contains("empty is not there: cannot open: "), "{report}");
+        assert!(report.to_string().contains("empty is missing: cannot open: "), "{report}");
 
         let report = Suite::new(Empty { opens: true, closes: false }).run_blocking();
         assert!(report.absent[0].reason.starts_with("cannot clean up: "), "{report}");

@@ -42,7 +42,7 @@ pub fn batch(operation: &'static str, field: &'static str, actual: usize, limit:
 /// `InvalidInput` with the field.
 pub fn no_nul(operation: &'static str, field: &'static str, text: &str) -> Result<()> {
     if text.as_bytes().contains(&0) {
-        Err(Error::invalid(operation, field, "holds a NUL character"))
+        Err(Error::invalid(operation, field, "contains a NUL character; remove it"))
     } else {
         Ok(())
     }
@@ -83,7 +83,7 @@ pub fn distinct<'a, T: std::hash::Hash + Eq + 'a>(
     let mut seen = std::collections::HashSet::new();
     for item in items {
         if !seen.insert(item) {
-            return Err(Error::invalid(operation, field, "the same id stands twice in one call"));
+            return Err(Error::invalid(operation, field, "contains the same id twice; pass each id once"));
         }
     }
     Ok(())

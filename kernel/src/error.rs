@@ -191,35 +191,47 @@ impl Error {
     /// Creates an `InvalidInput` error: the size of `field` is `actual`, and at most `limit` is allowed.
     #[must_use]
     pub fn over_limit(operation: &'static str, field: &'static str, actual: u64, limit: u64) -> Self {
-        Self::invalid(operation, field, "over the limit").with_limit(actual, limit)
+        Self::invalid(operation, field, "over the limit; reduce it").with_limit(actual, limit)
     }
 
     /// Creates an `InvalidInput` error: the size of `field` is `actual`, and at least `limit` is required.
     #[must_use]
     pub fn under_limit(operation: &'static str, field: &'static str, actual: u64, limit: u64) -> Self {
-        Self::invalid(operation, field, "under the limit").with_limit(actual, limit)
+        Self::invalid(operation, field, "under the limit; increase it").with_limit(actual, limit)
     }
 
     /// Creates an `Unsupported` error: `operation` needs a capability that this store does not declare.
     #[must_use]
     pub fn unsupported(operation: &'static str, capability: crate::Capability) -> Self {
-        Self::new(ErrorKind::Unsupported, operation, "the store does not declare this capability")
-            .with_context("capability", capability.as_str())
+        Self::new(
+            ErrorKind::Unsupported,
+            operation,
+            "the store does not declare this capability; check `capabilities()` first",
+        )
+        .with_context("capability", capability.as_str())
     }
 
     /// Creates the error that the default body of a contract's method returns: the store does not implement
     /// `operation`.
     #[must_use]
     pub fn not_implemented(operation: &'static str) -> Self {
-        Self::new(ErrorKind::Unsupported, operation, "the store does not implement this method")
-            .with_context("missing", operation)
+        Self::new(
+            ErrorKind::Unsupported,
+            operation,
+            "the store does not implement this method; implement it or use another store",
+        )
+        .with_context("missing", operation)
     }
 
     /// Creates the error that ends a stream whose namespace was erased. The items that the stream has
     /// delivered are gone.
     #[must_use]
     pub fn erased(operation: &'static str) -> Self {
-        Self::new(ErrorKind::Conflict, operation, "the namespace was erased: begin anew")
+        Self::new(
+            ErrorKind::Conflict,
+            operation,
+            "the namespace was erased; discard the saved position and start from the beginning",
+        )
     }
 
     /// Sets the input field that the error is about.
@@ -347,9 +359,14 @@ impl fmt::Display for Error {
         if let Some(field) = inner.field {
             write!(f, "`{field}`: ")?;
         }
-        f.write_str(&inner.message)?;
+        // The figures follow the reason and precede the advice.
+        let (reason, advice) = inner.message.split_once("; ").unwrap_or((&*inner.message, ""));
+        f.write_str(reason)?;
         if let Some((actual, limit)) = inner.actual_and_limit {
             write!(f, " ({actual}, limit {limit})")?;
+        }
+        if !advice.is_empty() {
+            write!(f, "; {advice}")?;
         }
         for (name, value) in &inner.context {
             write!(f, "; {name} {value}")?;
@@ -403,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_method_is_named_and_nothing_else_is_one() {
+    fn a_missing_method_is_named_and_others_are_not() {
         let error = Error::not_implemented("history.fork").in_operation("retry.fork");
         assert_eq!((error.kind(), error.missing_method()), (ErrorKind::Unsupported, Some("history.fork")));
         let undeclared = Error::unsupported("blobs.presign", crate::Capability::BlobPresignGet);
@@ -415,7 +432,7 @@ mod tests {
         let error = Error::over_limit("history.append_many", "messages", 1001, 1000);
         assert_eq!(
             error.to_string(),
-            "InvalidInput in history.append_many: `messages`: over the limit (1001, limit 1000)"
+            "InvalidInput in history.append_many: `messages`: over the limit (1001, limit 1000); reduce it"
         );
         let error = Error::new(ErrorKind::Unavailable, "key_value.put", "connection lost")
             .with_context("attempts", 3_u64);

@@ -9,6 +9,9 @@ use crate::check;
 use crate::error::{Error, Result};
 use crate::limits::{ID_BYTES_MAX, NAMESPACE_BYTES_MAX};
 
+/// The name of the default collection.
+const COLLECTION_DEFAULT: &str = "default";
+
 fn checked(field: &'static str, text: &str, bytes_max: usize) -> Result<()> {
     check::at_least("id.new", field, text.len(), 1)?;
     check::at_most("id.new", field, text.len(), bytes_max)?;
@@ -128,6 +131,14 @@ text_id!(
     /// A set of documents whose embeddings have the same dimension.
     CollectionName, "collection", ID_BYTES_MAX
 );
+
+impl Default for CollectionName {
+    /// Returns the collection `default`, for programs that need only one.
+    fn default() -> Self {
+        Self(Arc::from(COLLECTION_DEFAULT))
+    }
+}
+
 text_id!(
     /// A document in a collection.
     DocumentId, "document", ID_BYTES_MAX

@@ -12,7 +12,8 @@ pub const NAMESPACE_BYTES_MAX: usize = 128;
 /// The maximum nesting depth of a JSON value or a filter.
 pub const JSON_DEPTH_MAX: usize = 32;
 /// The maximum size of a metadata or properties object, as measured by
-/// [`Metadata::size_bytes`](crate::Metadata::size_bytes).
+/// [`Metadata::size_bytes`](crate::Metadata::size_bytes). The metadata of a message counts against
+/// [`MESSAGE_BYTES_MAX`] instead.
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// The maximum number of items in one page, one `get` by ids, one delete by ids or one `In` filter.
 pub const PAGE_ITEMS_MAX: usize = 10_000;

@@ -159,7 +159,7 @@ pub struct ChatMessage {
     /// The time of writing, by the writer's clock. It is informational and does not determine the order of
     /// messages.
     pub created_at: Timestamp,
-    /// Additional data.
+    /// Additional data. Its size counts against the limit of the message, 4 MiB.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
     /// The length in tokens, if it was counted.
@@ -331,7 +331,8 @@ impl ChatMessage {
         for content_type in self.blobs.iter().filter_map(|blob| blob.content_type.as_deref()) {
             check::text(operation, "message.blobs.content_type", content_type, CONTENT_TYPE_BYTES_MAX)?;
         }
-        self.metadata.check(operation, "message.metadata")?;
+        // Metadata has no limit of its own: it holds what a provider sends besides text, such as images.
+        self.metadata.check_content(operation, "message.metadata")?;
         let bytes = self.size_bytes();
         check::at_most(operation, "message", bytes, MESSAGE_BYTES_MAX)?;
         Ok(bytes)

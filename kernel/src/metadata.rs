@@ -11,8 +11,9 @@ use crate::limits::{JSON_DEPTH_MAX, METADATA_BYTES_MAX};
 
 /// A JSON object that callers attach to messages, documents, entities, relationships and tasks.
 ///
-/// The limits are 64 KiB and 32 levels. Keys and strings contain no NUL character. Metadata is read back
-/// equal by [`json_equal`]; the order of keys is not preserved.
+/// The limits are 32 levels and 64 KiB; in a message, the limit of the message replaces 64 KiB. Keys and
+/// strings contain no NUL character. Metadata is read back equal by [`json_equal`]; the order of keys is not
+/// preserved.
 ///
 /// ```
 /// use larder_kernel::Metadata;
@@ -90,11 +91,17 @@ impl Metadata {
     /// # Errors
     /// `InvalidInput` naming the field and the limit.
     pub fn check(&self, operation: &'static str, field: &'static str) -> Result<()> {
+        self.check_content(operation, field)?;
+        check::at_most(operation, field, self.size_bytes(), METADATA_BYTES_MAX)
+    }
+
+    /// Performs [`Self::check`] without the limit of the size.
+    pub(crate) fn check_content(&self, operation: &'static str, field: &'static str) -> Result<()> {
         for (key, value) in &self.0 {
             check::no_nul(operation, field, key)?;
             check_value(operation, field, value, 2)?;
         }
-        check::at_most(operation, field, self.size_bytes(), METADATA_BYTES_MAX)
+        Ok(())
     }
 }
 
@@ -225,7 +232,7 @@ fn compare_integer_with_float(integer: i128, float: f64) -> Option<Ordering> {
 /// `Unexpected` if the value cannot be written as JSON. Valid values never cause it.
 pub fn canonical_json<T: Serialize>(value: &T) -> Result<String> {
     let unwritable =
-        |_| Error::new(crate::ErrorKind::Unexpected, "json.canonical", "a value that JSON cannot express");
+        |_| Error::new(crate::ErrorKind::Unexpected, "json.canonical", "the value cannot be written as JSON");
     let mut value = serde_json::to_value(value).map_err(unwritable)?;
     value.sort_all_objects();
     serde_json::to_string(&value).map_err(unwritable)

@@ -45,7 +45,11 @@ impl Timestamp {
         if (MICROS_MIN..=MICROS_MAX).contains(&micros) {
             Ok(Self(micros))
         } else {
-            Err(Error::invalid("timestamp.from_micros", "timestamp", "outside the years -9999 to 9999"))
+            Err(Error::invalid(
+                "timestamp.from_micros",
+                "timestamp",
+                "is outside the years -9999 to 9999; pass a time in this range",
+            ))
         }
     }
 
@@ -82,7 +86,11 @@ impl std::str::FromStr for Timestamp {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let at: jiff::Timestamp = text.parse().map_err(|_| {
-            Error::invalid("timestamp.parse", "timestamp", "not an RFC 3339 date and time with an offset")
+            Error::invalid(
+                "timestamp.parse",
+                "timestamp",
+                "is not an RFC 3339 date and time with an offset; write for example `2026-01-31T12:00:00Z`",
+            )
         })?;
         Self::from_micros(at.as_microsecond())
     }

@@ -40,6 +40,7 @@
 
 mod answer;
 mod argument;
+mod coerce;
 mod conversation;
 mod cursor;
 mod digest;
@@ -47,6 +48,8 @@ mod event;
 mod failure;
 mod graph;
 mod http;
+mod lines;
+mod message;
 mod note;
 mod registry;
 mod resource;

@@ -101,8 +101,9 @@ impl BlobObjectStore {
             }
             PutMode::Update(version) => {
                 self.require(Capability::BlobIfMatch, "put_opts with PutMode::Update")?;
-                let tag =
-                    version.e_tag.ok_or_else(|| generic("an update needs the tag of what it replaces"))?;
+                let tag = version
+                    .e_tag
+                    .ok_or_else(|| generic("an update needs the ETag of the object that it replaces"))?;
                 // An invalid tag matches no blob.
                 ETag::new(&tag).map(BlobCondition::Matches).map_err(|error| ObjectError::Precondition {
                     path: location.to_string(),
@@ -141,7 +142,7 @@ impl BlobObjectStore {
             None => 0..info.size,
         };
         if !options.head && range.start < range.end {
-            return Err(generic("the blob changed while it was read: read again"));
+            return Err(generic("the blob changed during the read; read it again"));
         }
         Ok(BlobRead { info, range, bytes: stream::empty().boxed() })
     }
@@ -365,7 +366,10 @@ fn of_creation(location: &Path, error: Error) -> ObjectError {
 }
 
 fn exists(location: &Path) -> ObjectError {
-    ObjectError::AlreadyExists { path: location.to_string(), source: "there is a blob already".into() }
+    ObjectError::AlreadyExists {
+        path: location.to_string(),
+        source: "a blob with this key already exists".into(),
+    }
 }
 
 fn generic(source: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>) -> ObjectError {

@@ -146,7 +146,7 @@ fn encode(record: &Record) -> Result<Bytes> {
     // The cause could reveal a value.
     serde_json::to_vec(&stored)
         .map(Bytes::from)
-        .map_err(|_| Error::invalid("sessions.save", "data", "a value that JSON cannot express"))
+        .map_err(|_| Error::invalid("sessions.save", "data", "the value cannot be written as JSON"))
 }
 
 fn decode(id: Id, value: &[u8]) -> SessionResult<Record> {
@@ -156,7 +156,9 @@ fn decode(id: Id, value: &[u8]) -> SessionResult<Record> {
             OffsetDateTime::from_unix_timestamp(expires_at).ok()?.replace_nanosecond(nanos).ok()?;
         Some(Record { id, data, expiry_date })
     });
-    record.ok_or_else(|| SessionError::Decode("the value is no session of this adapter".to_owned()))
+    record.ok_or_else(|| {
+        SessionError::Decode("the value is not a session of this adapter; use another bucket".to_owned())
+    })
 }
 
 fn failed(error: &Error) -> SessionError {

@@ -16,10 +16,14 @@ fn each_mistake_in_a_url_has_its_own_one_line_error() {
         ("", "has no scheme; write for example `sqlite:./larder.db` or `memory:`"),
         ("./larder.db", "has no scheme; write for example `sqlite:./larder.db` or `memory:`"),
         (":x", "has no scheme; write for example `sqlite:./larder.db` or `memory:`"),
-        ("memory:shared", "names memory, which has no name; write `memory:`, open it once and share it"),
+        (
+            "memory:shared",
+            "names a memory backend, which has no name; write `memory:`, open it once and \
+                           share it",
+        ),
         ("memory:?s3cret=1", "has an unknown query parameter; `memory:` takes `vector_index`"),
-        ("memory:?vector_index=s3cret", "has another `vector_index` than `none` or `ivf`"),
-        ("memory:#x", "holds a fragment; write a `#` in a path as `%23`"),
+        ("memory:?vector_index=s3cret", "has a `vector_index` other than `none` and `ivf`"),
+        ("memory:#x", "contains a fragment; write a `#` in a path as `%23`"),
     ] {
         let error = refused(url);
         assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("url")), "{url}");
@@ -58,10 +62,10 @@ fn a_malformed_path_of_a_folder_is_refused() {
         ("file://", "has an empty path; write `file:./path` or `file:///absolute/path`"),
         ("file://var/blobs", "names a host; write `file:./path` or `file:///absolute/path`"),
         ("file:./a?x=1", "has an unknown query parameter; `file:` takes none"),
-        ("file:./a?x=1&x=2", "gives one query parameter twice"),
-        ("file:./a%2", "has a `%` in its path without two hexadecimal digits behind it; write `%` as `%25`"),
-        ("file:./a%00", "has a NUL character in its path"),
-        ("file:./a%ff", "has a path that is not UTF-8"),
+        ("file:./a?x=1&x=2", "contains a query parameter twice; remove one of them"),
+        ("file:./a%2", "has a `%` in its path without two hexadecimal digits after it; write `%` as `%25`"),
+        ("file:./a%00", "has a NUL character in its path; remove it"),
+        ("file:./a%ff", "has a path that is not UTF-8; rename the file"),
     ] {
         assert_eq!(refused(url).message(), message, "{url}");
         assert_eq!(refused(url).kind(), ErrorKind::InvalidInput);
@@ -88,13 +92,13 @@ fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
     for (url, message) in [
         ("sqlite:", "has an empty path; write `sqlite:./path` or `sqlite:///absolute/path`"),
         ("sqlite://larder.db", "names a host; write `sqlite:./path` or `sqlite:///absolute/path`"),
-        ("sqlite::memory:", "asks SQLite for memory; write `memory:` instead"),
+        ("sqlite::memory:", "asks SQLite for a database in memory; write `memory:` instead"),
         (
             "sqlite:file:a.db",
-            "holds a second scheme; write `sqlite:./larder.db` or `sqlite:///absolute/larder.db`",
+            "contains a second scheme; write `sqlite:./larder.db` or `sqlite:///absolute/larder.db`",
         ),
         ("sqlite:./a/", "names a folder; name the database file in it"),
-        ("sqlite:a.db?synchronous=off", "has another `synchronous` than `full` or `normal`"),
+        ("sqlite:a.db?synchronous=off", "has a `synchronous` other than `full` and `normal`"),
         ("sqlite:a.db?busy_timeout_ms=-1", "has a `busy_timeout_ms` that is no number from 0 to 2147483647"),
         (
             "sqlite:a.db?busy_timeout_ms=2147483648",
@@ -111,7 +115,7 @@ fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
 }
 
 #[tokio::test]
-async fn a_backend_keeps_namespaces_apart_and_each_opening_of_memory_is_another() {
+async fn a_backend_separates_namespaces_and_each_memory_url_is_a_new_backend() {
     let backend = Backend::open("memory:").await.unwrap();
     assert_eq!((backend.name(), backend.contracts()), ("memory", Contract::ALL));
     let (one, two) = (Namespace::new("one").unwrap(), Namespace::new("two").unwrap());
@@ -137,7 +141,7 @@ async fn no_url_is_an_error_that_says_so() {
 
 #[cfg(all(feature = "fs", unix))]
 #[tokio::test]
-async fn contracts_can_live_at_different_urls_and_a_missing_one_says_what_to_do() {
+async fn contracts_can_use_different_urls_and_a_missing_one_has_advice() {
     let folder = tempfile::TempDir::new().unwrap();
     let files = format!("file:{}", folder.path().join("blobs").display());
     let stores = open(&files).await.unwrap();
@@ -162,7 +166,7 @@ async fn contracts_can_live_at_different_urls_and_a_missing_one_says_what_to_do(
 
 #[cfg(all(feature = "sqlite", feature = "fs", unix))]
 #[tokio::test]
-async fn a_sqlite_url_keeps_blobs_beside_the_database_and_only_when_they_are_wanted() {
+async fn a_sqlite_url_stores_blobs_next_to_the_database_only_on_request() {
     let folder = tempfile::TempDir::new().unwrap();
     let url = format!("sqlite:{}", folder.path().join("larder.db").display());
     let stores = Stores::builder().url(&url).blobs_url("memory:").open().await.unwrap();
@@ -198,7 +202,7 @@ async fn a_contract_that_cannot_be_opened_fails_at_its_accessor_and_leaves_the_o
 
 #[tokio::test]
 #[cfg(all(feature = "fs", unix))]
-async fn a_folder_is_opened_with_its_backend_and_stays_the_same_one() {
+async fn a_folder_is_opened_with_its_backend_and_not_replaced() {
     let scratch = tempfile::tempdir().unwrap();
     std::fs::write(scratch.path().join("taken"), "a file").unwrap();
     let taken = format!("file:{}", scratch.path().join("taken").display());

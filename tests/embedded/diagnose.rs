@@ -61,7 +61,7 @@ async fn memory_keeps_nothing_and_a_malformed_url_is_an_error() {
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn a_database_file_is_looked_at_and_left_as_it_is() {
+async fn a_diagnosis_does_not_change_the_database_file() {
     use larder_kernel::{ChatMessage, HistoryProviderExt, Namespace, Thread};
 
     let folder = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ async fn a_database_file_is_looked_at_and_left_as_it_is() {
     let url = format!("sqlite:{}", path.display().to_string().replace('?', "%3F"));
     let absent = diagnose(&url, LONG).await.unwrap();
     assert_eq!((named(&absent, "reach").status, absent.status()), (CheckStatus::Warn, CheckStatus::Warn));
-    assert!(opening_changes(&url).unwrap().unwrap().contains("not there"));
+    assert!(opening_changes(&url).unwrap().unwrap().contains("does not exist"));
     assert_eq!(everything(folder.path()), [], "looking made something");
 
     let place = Backend::open(&url).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_database_file_is_looked_at_and_left_as_it_is() {
 /// that then closed the file removed the WAL, with acknowledged writes in it.
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 #[tokio::test]
-async fn a_look_at_a_file_that_this_process_has_open_leaves_its_locks() {
+async fn a_diagnosis_of_an_open_file_keeps_its_locks() {
     use std::os::unix::fs::MetadataExt as _;
 
     let folder = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ async fn a_look_at_a_file_that_this_process_has_open_leaves_its_locks() {
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn a_file_of_another_version_program_or_kind_is_told() {
+async fn a_file_of_another_version_program_or_kind_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, statements: &str| {
         let path = folder.path().join(name);
@@ -153,7 +153,7 @@ async fn a_file_of_another_version_program_or_kind_is_told() {
 
 #[cfg(all(feature = "sqlite", unix))]
 #[tokio::test]
-async fn a_damaged_file_is_told() {
+async fn a_damaged_file_is_reported() {
     use std::os::unix::fs::FileExt as _;
 
     let folder = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ async fn a_damaged_file_is_told() {
 
 #[cfg(all(feature = "fs", unix))]
 #[tokio::test]
-async fn a_folder_is_looked_at_and_left_as_it_is() {
+async fn a_diagnosis_does_not_change_the_folder() {
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path().join("blobs");
     let url = format!("file:{}", root.display());
@@ -203,7 +203,7 @@ async fn a_folder_is_looked_at_and_left_as_it_is() {
 /// A port without a listener, and a port whose listener accepts connections and stays silent.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 #[tokio::test]
-async fn what_cannot_be_reached_is_told_in_time_and_without_the_secret() {
+async fn an_unreachable_server_is_reported_in_time_without_the_secret() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap().port();
     let urls = [

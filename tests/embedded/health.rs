@@ -47,7 +47,7 @@ impl KeyValueStore for Away {
         if self.silent {
             return pending().await;
         }
-        Err(Error::new(ErrorKind::PermissionDenied, "key_value.get", "the user may not read"))
+        Err(Error::new(ErrorKind::PermissionDenied, "key_value.get", "the user cannot read"))
     }
 
     async fn delete(&self, _: &BucketName, _: &Key, _: Option<Revision>) -> Result<bool> {
@@ -68,7 +68,7 @@ impl KeyValueStore for Away {
 }
 
 #[tokio::test]
-async fn stores_that_answer_are_ready_with_and_without_layers() {
+async fn reachable_stores_are_ready_with_and_without_layers() {
     let stores = larder::open("memory:").await.unwrap();
     let layered = stores.clone().layered(&Layers::new().trace("memory").timeout(LONG));
     for stores in [stores, layered] {
@@ -84,7 +84,7 @@ async fn stores_that_answer_are_ready_with_and_without_layers() {
 }
 
 #[tokio::test]
-async fn one_store_that_is_away_is_told_by_kind_and_in_time() {
+async fn one_unreachable_store_is_reported_by_kind_and_in_time() {
     let stores = larder::open("memory:").await.unwrap();
     for (silent, kind) in [(true, "Timeout"), (false, "PermissionDenied")] {
         let away = Arc::new(Away { namespace: stores.namespace().clone(), silent });
@@ -105,7 +105,7 @@ async fn one_store_that_is_away_is_told_by_kind_and_in_time() {
 
 #[cfg(all(feature = "sqlite", feature = "fs", unix))]
 #[tokio::test]
-async fn each_place_is_told_with_its_contracts_and_nothing_is_written() {
+async fn each_backend_is_shown_with_its_contracts_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = format!("sqlite:{}", folder.path().join("larder.db").display());
     let files = format!("file:{}", folder.path().join("blobs").display());

@@ -1,6 +1,7 @@
 //! Tests that need no server, under Rust's test harness.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod defaults;
 #[cfg(feature = "full")]
 mod diagnose;
 #[cfg(all(feature = "fs", feature = "sqlite"))]

@@ -122,7 +122,7 @@ async fn a_conversation_is_the_thread_of_an_agent() {
 }
 
 #[tokio::test]
-async fn what_others_wrote_comes_with_its_tools_and_a_window_with_no_result_without_its_call() {
+async fn messages_of_others_keep_their_tool_calls_and_results() {
     for (stores, _folder) in places().await {
         let history = stores.set().history().unwrap();
         let thread = Thread::new("a", "one").unwrap();
@@ -201,7 +201,7 @@ async fn a_document_without_an_id_is_inserted_once_and_the_index_is_a_tool() {
 }
 
 #[tokio::test]
-async fn bad_input_is_refused_whole_and_says_what_is_wrong() {
+async fn invalid_input_is_refused_completely_and_named() {
     for (stores, _folder) in places().await {
         let vectors = stores.set().vectors().unwrap();
         let index = VectorIndex::new(vectors.clone(), collection(), model());

@@ -61,7 +61,7 @@ fn record(expires_in: Duration) -> Record {
 }
 
 #[tokio::test]
-async fn a_router_keeps_its_sessions_apart_and_forgets_who_logs_out() {
+async fn a_router_separates_its_sessions_and_drops_one_at_logout() {
     let (_, sessions) = store().await;
     let app = app(sessions, Expiry::OnInactivity(Duration::hours(1)));
     let (_, alice) = ask(&app, Request::post("/login/alice"), "").await;
@@ -95,7 +95,7 @@ async fn a_session_ends_in_the_router_and_in_the_store() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_taken_is_left_to_its_owner() {
+async fn a_used_id_stays_with_its_owner() {
     let (_, sessions) = store().await;
     let mut first = record(Duration::hours(1));
     sessions.create(&mut first).await.unwrap();

@@ -148,7 +148,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         upstream::multipart_out_of_order,
         adapter_cases::content_type_and_metadata_are_kept,
         adapter_cases::other_attributes_are_not_implemented_and_write_nothing,
-        adapter_cases::an_upload_without_its_end_leaves_nothing,
+        adapter_cases::an_incomplete_upload_leaves_nothing,
         adapter_cases::an_upload_that_fails_says_why_in_each_part,
         adapter_cases::ranges_and_conditions_are_judged_in_their_order,
         adapter_cases::folders_with_many_objects_are_listed_once,

@@ -45,7 +45,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     arguments.test_threads.get_or_insert(AT_ONCE);
     logged::keep();
     let trials = vec![
-        trial("a_listener_that_never_answers", None, a_listener_that_never_answers),
+        trial("a_listener_that_never_responds", None, a_listener_that_never_responds),
         trial(
             "openings_with_usual_settings_end_in_seconds",
             None,
@@ -61,10 +61,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("files_that_are_something_else", None, mistakes::files_that_are_something_else),
         trial("no_such_host", None, mistakes::no_such_host),
         trial("a_server_of_another_kind", Some(REDIS), mistakes::a_server_of_another_kind),
-        trial("a_bucket_that_garage_does_not_have", Some(GARAGE), || {
-            mistakes::a_bucket_that_is_not_there(GARAGE)
-        }),
-        trial("a_bucket_that_s3s_does_not_have", Some(S3S), || mistakes::a_bucket_that_is_not_there(S3S)),
+        trial("a_bucket_that_garage_does_not_have", Some(GARAGE), || mistakes::a_missing_bucket(GARAGE)),
+        trial("a_bucket_that_s3s_does_not_have", Some(S3S), || mistakes::a_missing_bucket(S3S)),
         trial("keys_that_garage_refuses", Some(GARAGE), || mistakes::wrong_keys(GARAGE)),
         trial("keys_that_s3s_refuses", Some(S3S), || mistakes::wrong_keys(S3S)),
         trial("s3_without_credentials_or_a_region", None, mistakes::s3_without_credentials_or_a_region),
@@ -144,13 +142,14 @@ fn urls(port: u16) -> [String; 4] {
         format!("redis+cluster://user:{CANARY}@{at}?connect_timeout_ms=500"),
         // The name of a key is no secret.
         format!(
-            "s3://AKIAKEY:{CANARY}@bucket?endpoint=http://{at}&region=x&path_style=true&response_timeout_ms=500"
+            "s3://AKIAKEY:{CANARY}@bucket\
+             ?endpoint=http://{at}&region=x&path_style=true&response_timeout_ms=500"
         ),
         format!("age://user:{CANARY}@{at}/x?acquire_timeout_ms=500&statement_timeout_ms=500"),
     ]
 }
 
-async fn a_listener_that_never_answers() {
+async fn a_listener_that_never_responds() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for url in urls(port) {

@@ -75,7 +75,7 @@ fn another_value_or_no_database_ends_the_process_with_the_variables_name() {
 }
 
 /// Proves: RAVI-17
-fn in_postgres_the_next_process_finds_what_the_last_one_made() {
+fn in_postgres_the_next_process_finds_the_tasks_of_the_last_one() {
     let url = env::var(SERVER).unwrap_or_else(|_| panic!("{SERVER} is not set"));
     for variable in ["LARDER_TASKS_URL", "LARDER_URL"] {
         let namespace = format!("runtime-backend-{}-{variable}", std::process::id());
@@ -120,8 +120,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let required = env::var("LARDER_SERVICES").as_deref() == Ok("required");
     let absent = env::var_os(SERVER).is_none() && !required;
     let live = trial(
-        "in_postgres_the_next_process_finds_what_the_last_one_made",
-        in_postgres_the_next_process_finds_what_the_last_one_made,
+        "in_postgres_the_next_process_finds_the_tasks_of_the_last_one",
+        in_postgres_the_next_process_finds_the_tasks_of_the_last_one,
     );
     let trials = vec![
         trial("in_memory_each_process_has_its_own_store", in_memory_each_process_has_its_own_store),

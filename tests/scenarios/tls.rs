@@ -24,8 +24,12 @@ const GARAGE: &str = "LARDER_S3_GARAGE_URL";
 /// Runs the tests of this group.
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let trials = vec![
-        trial("postgres_trusts_the_authority_that_is_named", POSTGRES, postgres_trusts_whom_it_is_told_to),
-        trial("redis_trusts_the_authority_that_is_named", REDIS, redis_trusts_whom_it_is_told_to),
+        trial(
+            "postgres_trusts_the_authority_that_is_named",
+            POSTGRES,
+            postgres_trusts_the_configured_authority,
+        ),
+        trial("redis_trusts_the_authority_that_is_named", REDIS, redis_trusts_the_configured_authority),
         trial("s3_trusts_the_authorities_of_the_system", GARAGE, s3_trusts_the_authorities_of_the_system),
     ];
     crate::groups::run("tls", arguments, trials)
@@ -57,7 +61,7 @@ fn refuses(error: &Error, advice: &str) {
     assert!(error.to_string().contains(advice), "{error}");
 }
 
-async fn postgres_trusts_whom_it_is_told_to() {
+async fn postgres_trusts_the_configured_authority() {
     let url = url(POSTGRES);
     let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
     let trusted = authority.write_to(folder.path()).display().to_string();
@@ -77,7 +81,7 @@ async fn postgres_trusts_whom_it_is_told_to() {
     refuses(&works(&at(plain, "verify-full")).await.unwrap_err(), "`sslmode`");
 }
 
-async fn redis_trusts_whom_it_is_told_to() {
+async fn redis_trusts_the_configured_authority() {
     let url = url(REDIS);
     let (authority, other, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
     let trusted = authority.write_to(folder.path()).display().to_string();

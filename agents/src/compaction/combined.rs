@@ -49,7 +49,11 @@ impl TryFrom<Map<String, Value>> for LongTermMemory {
             "neuralyzer" => {
                 written::settings(OPERATION, ID, written, NeuralyzerConfig::check).map(Self::Neuralyzer)
             }
-            _ => Err(Error::invalid(OPERATION, ID, "neither `summarizer` nor `neuralyzer`")),
+            _ => Err(Error::invalid(
+                OPERATION,
+                ID,
+                "is neither `summarizer` nor `neuralyzer`; use one of them",
+            )),
         }
     }
 }

@@ -112,14 +112,12 @@ impl FromStr for InteractionCondition {
 
     fn from_str(condition: &str) -> Result<Self> {
         let refuse = |message: &'static str| Error::invalid(OPERATION, FIELD, message);
-        let (field, rest) = condition
-            .trim()
-            .split_once(char::is_whitespace)
-            .ok_or_else(|| refuse("a condition is a field, a comparison and a value"))?;
-        let (comparison, value) = rest
-            .trim_start()
-            .split_once(char::is_whitespace)
-            .ok_or_else(|| refuse("a condition is a field, a comparison and a value"))?;
+        let (field, rest) = condition.trim().split_once(char::is_whitespace).ok_or_else(|| {
+            refuse("is not a field, a comparison and a value; write for example `role == user`")
+        })?;
+        let (comparison, value) = rest.trim_start().split_once(char::is_whitespace).ok_or_else(|| {
+            refuse("is not a field, a comparison and a value; write for example `role == user`")
+        })?;
         let field = match field {
             "text" => Field::Text,
             "role" => Field::Role,
@@ -129,7 +127,7 @@ impl FromStr for InteractionCondition {
             other => {
                 let path = other.strip_prefix("metadata.").filter(|path| !path.split('.').any(str::is_empty));
                 let path = path.ok_or_else(|| {
-                    refuse("the field is one of text, role, tool, author, run and metadata.KEY")
+                    refuse("has an unknown field; use text, role, tool, author, run or metadata.KEY")
                 })?;
                 Field::Metadata(path.split('.').map(str::to_owned).collect())
             }
@@ -139,7 +137,7 @@ impl FromStr for InteractionCondition {
             "!=" => Comparison::NotEqual,
             "contains" => Comparison::Contains,
             "lacks" => Comparison::Lacks,
-            _ => return Err(refuse("the comparison is one of ==, !=, contains and lacks")),
+            _ => return Err(refuse("has an unknown comparison; use ==, !=, contains or lacks")),
         };
         let written = value.trim();
         let value = serde_json::from_str(written).unwrap_or_else(|_| Value::String(written.to_owned()));
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_is_refused_by_name() {
+    fn an_invalid_condition_is_refused_by_name() {
         for text in ["", "text", "text ==", "text is x", "topic == x", "metadata. == x", "metadata.a..b == x"]
         {
             let error = text.parse::<InteractionCondition>().unwrap_err();

@@ -36,7 +36,7 @@ const OPERATION: &str = "pipeline.config";
 /// let no_model = || Err(Error::invalid("example", "pipeline", "no model to summarize with"));
 /// assert_eq!(config.build(&counter, &no_model)?.strategies().len(), 2);
 ///
-/// let wrong = r#"{"pipeline": [{"type": "sliding_window", "max_messages": -1}]}"#;
+/// let wrong = r#"{"pipeline": [{"type": "sliding_window", "max_messages": 0}]}"#;
 /// let error = parse_config::<PipelineConfig>(wrong).unwrap_err();
 /// assert!(error.message().starts_with("pipeline[0]: ") && error.message().contains("`max_messages`"));
 /// # Ok::<(), larder_kernel::Error>(())
@@ -90,12 +90,12 @@ impl TokenBudgetComposedConfig {
     pub fn check(&self) -> Result<()> {
         let invalid = |field, message: &'static str| Err(Error::invalid(OPERATION, field, message));
         match (self.token_budget, &self.model) {
-            (None, None) => invalid("token_budget", "set this or `model`"),
+            (None, None) => invalid("token_budget", "is missing; set it or `model`"),
             (Some(_), Some(_)) => {
-                invalid("model", "stands beside `token_budget`, which leaves it without meaning")
+                invalid("model", "has no effect next to `token_budget`; remove one of them")
             }
             (Some(_), None) if self.trigger_ratio.is_some() => {
-                invalid("trigger_ratio", "a part of no `model`")
+                invalid("trigger_ratio", "is a part of a `model` that is not set; set `model` or remove this")
             }
             (Some(0), None) => Err(Error::under_limit(OPERATION, "token_budget", 0, 1)),
             _ => Ok(()),
@@ -177,8 +177,9 @@ impl TryFrom<Map<String, Value>> for StrategyConfig {
                 Self::TokenBudgetComposed(settings(written, TokenBudgetComposedConfig::check)?)
             }
             _ => {
-                let message = "not `sliding_window`, `tool_result_truncation`, `selective_tool_call`, \
-                    `summarization`, `truncation` or `token_budget_composed`";
+                let message = "is unknown; use `sliding_window`, `tool_result_truncation`, \
+                               `selective_tool_call`, `summarization`, `truncation` or \
+                               `token_budget_composed`";
                 return Err(Error::invalid(OPERATION, "type", message));
             }
         })
@@ -227,11 +228,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_setting_is_refused_by_the_place_and_the_name_of_its_field() {
+    fn a_wrong_setting_is_refused_by_the_path_of_its_field() {
         for (strategy, field) in [
             (r#"{"type": "psychic"}"#, "`type`"),
             (r#"{"max_messages": 3}"#, "`type`"),
-            (r#"{"type": "sliding_window", "max_messages": -1}"#, "`max_messages`"),
+            (r#"{"type": "sliding_window", "max_messages": -2}"#, "`max_messages`"),
             (r#"{"type": "sliding_window", "max_messages": 0}"#, "`max_messages`"),
             (r#"{"type": "sliding_window", "max_chars": 5}"#, "`max_chars`"),
             (r#"{"type": "tool_result_truncation", "max_chars": "5"}"#, "`max_chars`"),
@@ -241,7 +242,10 @@ mod tests {
             (r#"{"type": "token_budget_composed"}"#, "`token_budget`"),
             (r#"{"type": "token_budget_composed", "token_budget": 9, "model": "x"}"#, "`model`"),
             (
-                r#"{"type": "token_budget_composed", "token_budget": 9, "strategies": [{"type": "truncation", "max_chars": -4}]}"#,
+                concat!(
+                    r#"{"type": "token_budget_composed", "token_budget": 9, "strategies": [{"type": "#,
+                    r#""truncation", "max_chars": -4}]}"#,
+                ),
                 "`max_chars`",
             ),
         ] {

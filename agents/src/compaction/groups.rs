@@ -19,7 +19,8 @@ use super::human_turn::is_human_turn;
 /// shortened. Unchanged messages are not copied.
 ///
 /// Every strategy of this module that drops messages applies this rule last. You can also call it in a custom
-/// strategy.
+/// strategy. It keeps the order of the messages; [`close_tool_calls`](super::close_tool_calls) makes the
+/// result valid for a provider.
 ///
 /// ```
 /// use larder_agents::compaction::pair_tool_calls;
@@ -40,13 +41,6 @@ use super::human_turn::is_human_turn;
 #[must_use]
 pub fn pair_tool_calls(messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
     select(messages, |_| true, |_| true)
-}
-
-/// Works as [`pair_tool_calls`], for a conversation in which no tool can still be running: removes every call
-/// without results.
-pub(crate) fn pair_ended_tool_calls(messages: Vec<WindowMessage>) -> Vec<WindowMessage> {
-    let pairs = Pairs { running: None, ..Pairs::of(&messages) };
-    pairs.select(messages, |_| true, |_| true)
 }
 
 /// Returns the parts that stay together, in order and without gaps. A part is a call with everything up to

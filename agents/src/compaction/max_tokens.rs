@@ -44,7 +44,7 @@ impl TryFrom<Map<String, Value>> for ShortTermMemory {
             "max_tokens" => {
                 written::settings(OPERATION, ID, written, MaxTokensConfig::check).map(Self::MaxTokens)
             }
-            _ => Err(Error::invalid(OPERATION, ID, "not `max_tokens`")),
+            _ => Err(Error::invalid(OPERATION, ID, "is not `max_tokens`; use `max_tokens`")),
         }
     }
 }
@@ -81,7 +81,7 @@ impl MaxTokensConfig {
         match self.memory_max_tokens {
             -1 => Ok(None),
             tokens => u64::try_from(tokens).map(Some).map_err(|_| {
-                Error::invalid(OPERATION, "memory_max_tokens", "below -1, which includes nothing")
+                Error::invalid(OPERATION, "memory_max_tokens", "is below -1; use -1 to include nothing")
             }),
         }
     }

@@ -4,7 +4,7 @@
 //! each property. A failure prints its seed and the command that runs only that seed, with
 //! `LARDER_PROPERTY_SEED`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -18,6 +18,9 @@ use crate::tokens::{TokenCounter, tokens_of};
 
 mod strategies;
 mod transcript;
+mod valid;
+
+pub(crate) use valid::valid_for_providers;
 
 /// A counter with one token per character.
 #[derive(Debug)]
@@ -165,7 +168,41 @@ fn keeps_the_rules(strategy: &dyn CompactionStrategy, input: &Window) -> Result<
         ensure(output.messages.len() == input.messages.len(), || "dropped a message".to_owned())?;
     }
     ensure(output.thread == input.thread, || "another thread".to_owned())?;
+    provider_receives(&output)?;
     Ok(output)
+}
+
+/// Checks the window that a provider receives after any strategy. It contains every call with a result, and
+/// everything that was said.
+fn provider_receives(output: &Window) -> Checked {
+    let closed = close_tool_calls(output.messages.clone());
+    valid_for_providers(&closed)?;
+    ensure(close_tool_calls(closed.clone()) == closed, || "closed twice is not closed once".to_owned())?;
+    let said = |messages: &[WindowMessage]| -> Vec<String> {
+        let messages = messages.iter().filter(|message| message.message.role != Role::Tool);
+        let texts = messages.map(|message| message.message.text.trim().to_owned());
+        let mut texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
+        texts.sort();
+        texts
+    };
+    ensure(said(&output.messages) == said(&closed), || "lost what was said".to_owned())?;
+    let answered = |messages: &[WindowMessage]| {
+        let mut answered = 0;
+        for (place, message) in messages.iter().enumerate() {
+            for call in message.message.tool_calls.iter().map(|call| &call.id).collect::<HashSet<_>>() {
+                let repeats =
+                    |message: &WindowMessage| message.message.tool_calls.iter().any(|c| c.id == *call);
+                let until = messages[place + 1..].iter().position(repeats);
+                let until = until.map_or(messages.len(), |until| place + 1 + until);
+                let results = messages[place..until].iter().flat_map(|message| &message.message.tool_results);
+                let results = results.filter(|result| result.call_id == *call).count();
+                let calls = message.message.tool_calls.iter().filter(|known| known.id == *call).count();
+                answered += results.min(calls);
+            }
+        }
+        answered
+    };
+    ensure(answered(&output.messages) == answered(&closed), || "lost a call with its result".to_owned())
 }
 
 fn reads_no_further(strategy: &dyn CompactionStrategy, input: &Window, output: &Window) -> Checked {
@@ -221,7 +258,8 @@ fn for_each_transcript(property: Property, check: impl Fn(&mut transcript::Rando
         if let Err(reason) = checked {
             let test = std::thread::current().name().unwrap_or_default().to_owned();
             panic!(
-                "seed {seed}: {reason}\n{:#?}\nagain: LARDER_PROPERTY_SEED={seed} cargo test -p larder-agents --lib {test}",
+                "seed {seed}: {reason}\n{:#?}\nagain: LARDER_PROPERTY_SEED={seed} cargo test -p \
+                 larder-agents --lib {test}",
                 transcript::shape(&window)
             );
         }

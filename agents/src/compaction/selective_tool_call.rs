@@ -140,7 +140,7 @@ mod tests {
 
     /// Proves: RAVI-8
     #[tokio::test]
-    async fn text_beside_a_dropped_call_stays_and_running_calls_are_a_group() {
+    async fn text_next_to_a_dropped_call_stays_and_running_calls_are_a_group() {
         let mut messages = group("I look.", &["1".to_owned()]);
         messages.push(ChatMessage::assistant("").with_tool_call(ToolCall::new("2", "t", "{}")));
         let kept = SelectiveToolCall::new(1).unwrap().compact(Window::injected(messages)).await.unwrap();

@@ -7,15 +7,17 @@ use serde::{Deserialize, Serialize};
 use super::groups::{keep_newest, summary_head};
 use crate::written::whole;
 
-const MAX_MESSAGES: usize = 100;
+const MAX_MESSAGES: i64 = 100;
+/// The setting that keeps all messages.
+const UNLIMITED: i64 = -1;
 
 /// The settings of [`SlidingWindow`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlidingWindowConfig {
-    /// The number of newest messages to keep, 1 or more.
+    /// The number of newest messages to keep, 1 or more; -1 keeps all.
     #[serde(deserialize_with = "whole")]
-    pub max_messages: usize,
+    pub max_messages: i64,
 }
 
 impl Default for SlidingWindowConfig {
@@ -30,7 +32,11 @@ impl SlidingWindowConfig {
     /// # Errors
     /// `InvalidInput` with the setting and the limit.
     pub fn check(&self) -> Result<()> {
-        check::at_least("sliding_window.config", "max_messages", self.max_messages, 1)
+        if self.max_messages == UNLIMITED {
+            return Ok(());
+        }
+        let most = usize::try_from(self.max_messages).unwrap_or(0);
+        check::at_least("sliding_window.config", "max_messages", most, 1)
     }
 }
 
@@ -56,12 +62,13 @@ impl SlidingWindowConfig {
 /// ```
 #[derive(Debug, Clone)]
 pub struct SlidingWindow {
-    max_messages: usize,
+    /// `None` keeps all messages.
+    max_messages: Option<usize>,
 }
 
 impl Default for SlidingWindow {
     fn default() -> Self {
-        Self { max_messages: MAX_MESSAGES }
+        Self { max_messages: usize::try_from(MAX_MESSAGES).ok() }
     }
 }
 
@@ -71,6 +78,7 @@ impl SlidingWindow {
     /// # Errors
     /// `InvalidInput` with `max_messages` if it is 0.
     pub fn new(max_messages: usize) -> Result<Self> {
+        let max_messages = i64::try_from(max_messages).unwrap_or(i64::MAX);
         SlidingWindowConfig { max_messages }.try_into()
     }
 }
@@ -80,7 +88,7 @@ impl TryFrom<SlidingWindowConfig> for SlidingWindow {
 
     fn try_from(config: SlidingWindowConfig) -> Result<Self> {
         config.check()?;
-        Ok(Self { max_messages: config.max_messages })
+        Ok(Self { max_messages: usize::try_from(config.max_messages).ok() })
     }
 }
 
@@ -91,7 +99,7 @@ impl CompactionStrategy for SlidingWindow {
     }
 
     fn reach(&self) -> Reach {
-        Reach::Messages(self.max_messages)
+        self.max_messages.map_or(Reach::Everything, Reach::Messages)
     }
 
     fn drops(&self) -> bool {
@@ -99,9 +107,10 @@ impl CompactionStrategy for SlidingWindow {
     }
 
     async fn compact(&self, mut window: Window) -> Result<Window> {
+        let Some(max_messages) = self.max_messages else { return Ok(window) };
         let total = window.messages.len();
-        let head = if self.max_messages > 1 { summary_head(&window.messages) } else { 0 };
-        let start = total.saturating_sub(self.max_messages - head).max(head);
+        let head = if max_messages > 1 { summary_head(&window.messages) } else { 0 };
+        let start = total.saturating_sub(max_messages - head).max(head);
         window.messages = keep_newest(window.messages, start, head > 0);
         Ok(window)
     }
@@ -127,9 +136,21 @@ mod tests {
         assert_eq!((kept[0].as_str(), kept[99].as_str()), ("150", "249"));
     }
 
+    /// Proves: PK-12
+    #[tokio::test]
+    async fn minus_one_keeps_all_messages() {
+        let config: SlidingWindowConfig = serde_json::from_str(r#"{"max_messages": -1}"#).unwrap();
+        let strategy = SlidingWindow::try_from(config).unwrap();
+        let window = Window::injected((0..250).map(|number| ChatMessage::user(number.to_string())));
+        assert_eq!(
+            (strategy.reach(), strategy.compact(window.clone()).await.unwrap()),
+            (Reach::Everything, window)
+        );
+    }
+
     /// Proves: RAVI-6
     #[tokio::test]
-    async fn results_leave_with_a_call_beyond_the_window() {
+    async fn results_are_dropped_with_a_call_outside_of_the_window() {
         let call = ChatMessage::assistant("")
             .with_tool_call(ToolCall::new("1", "t", "{}"))
             .with_tool_call(ToolCall::new("2", "t", "{}"));
@@ -142,7 +163,7 @@ mod tests {
 
     /// Proves: RAVI-6
     #[tokio::test]
-    async fn a_summary_stays_in_front_where_there_is_room() {
+    async fn a_summary_stays_in_front_if_it_fits() {
         let mut window = Window::injected(["a", "b", "c"].map(ChatMessage::user));
         window.messages.insert(0, WindowMessage::summary(Seq::new(7), ChatMessage::system("sum")));
         assert_eq!(texts(&SlidingWindow::new(3).unwrap(), window.clone()).await, ["sum", "b", "c"]);
@@ -156,6 +177,8 @@ mod tests {
         assert_eq!((error.field(), error.limit()), (Some("max_messages"), Some(1)));
         let config: SlidingWindowConfig = serde_json::from_str("{}").unwrap();
         assert_eq!(config.max_messages, 100);
+        let below: SlidingWindowConfig = serde_json::from_str(r#"{"max_messages": -2}"#).unwrap();
+        assert_eq!(below.check().unwrap_err().field(), Some("max_messages"));
         assert!(serde_json::from_str::<SlidingWindowConfig>(r#"{"max_message": 3}"#).is_err());
     }
 }

@@ -1,9 +1,16 @@
 //! Summaries of threads, and the check that a thread still holds the summarized messages.
 
-use larder_kernel::{HistoryProvider, Result, Seq, Thread, WindowMessage};
+use larder_kernel::{
+    ChatMessage, HistoryProvider, Metadata, Origin, Result, Seq, Thread, Timestamp, Window, WindowMessage,
+};
 use serde::{Deserialize, Serialize};
 
 use super::covered::{Covered, MessageMark};
+
+/// The metadata key for the number of messages that a summary covers.
+pub(super) const COVERS: &str = "summary_of_messages";
+/// The first line of a summary in a window.
+pub(super) const HEADING: &str = "Summary of the conversation so far:\n";
 
 /// A short text that replaces the messages of a thread up to a position.
 ///
@@ -35,6 +42,46 @@ impl Summary {
         };
         Some(Covered { first: first?, last: part.last().and_then(MessageMark::of)? })
     }
+}
+
+/// Converts a summary into a message for the model.
+///
+/// Use this to begin a window with a stored summary, so that it looks the same as one that a strategy has
+/// just made.
+#[must_use]
+pub fn summary_message(summary: &Summary) -> WindowMessage {
+    let message = ChatMessage::system(format!("{HEADING}{}", summary.text))
+        .with_metadata(Metadata::new().with(COVERS, summary.messages))
+        .with_token_count(u32::try_from(summary.tokens).unwrap_or(u32::MAX))
+        .with_created_at(Timestamp::default());
+    WindowMessage::summary(summary.up_to, message)
+}
+
+/// Begins a window with a stored summary. Removes any other summary and the messages that this one covers.
+///
+/// ```
+/// use larder_agents::compaction::{Summary, begin_with_summary};
+/// use larder_kernel::{ChatMessage, Origin, Seq, StoredMessage, Window};
+///
+/// let stored = |seq| StoredMessage { seq: Seq::new(seq), message: ChatMessage::user("Hi").into() }.into();
+/// let mut window = Window { thread: None, messages: vec![stored(1), stored(2), stored(3)] };
+/// let text = "They greeted.".into();
+/// let summary =
+///     Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into(), covers: None };
+/// begin_with_summary(&mut window, &summary);
+/// let origins: Vec<Origin> = window.messages.iter().map(|message| message.origin).collect();
+/// assert_eq!(origins, [Origin::Summary(Seq::new(2)), Origin::Stored(Seq::new(3))]);
+/// ```
+pub fn begin_with_summary(window: &mut Window, summary: &Summary) {
+    let told = |message: &WindowMessage| match message.origin {
+        Origin::Stored(seq) => seq <= summary.up_to,
+        Origin::Summary(_) => true,
+        _ => false,
+    };
+    // Instructions in front of the conversation stay in front of the summary.
+    let front = window.messages.iter().take_while(|message| message.origin == Origin::Injected).count();
+    window.messages.retain(|message| !told(message));
+    window.messages.insert(front.min(window.messages.len()), summary_message(summary));
 }
 
 /// Returns `true` if the thread still holds the messages that the summary covers. For a summary without

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use larder_kernel::{Error, Origin, Preparation, Prepared, Result, Seq, Thread, Window, WindowMessage};
 
-use super::summary::Summary;
-use super::summary_maker::{Asking, COVERS, HEADING, SummaryMaker, Writer, begin_with_summary, stored};
+use super::covered::MessageMark;
+use super::paid_summary::base_of_messages;
+use super::summary::{COVERS, HEADING, Summary, begin_with_summary};
+use super::summary_maker::{Asking, SummaryMaker, Writer};
 use super::summary_settings::OnFailure;
 use super::turns::is_human_turn;
 use crate::tokens::{TokenCounter, tokens_of};
@@ -88,15 +90,14 @@ impl SummaryMaker {
         preparation: &Preparation,
     ) -> Result<Prepared> {
         let mut prepared = Prepared::from(window);
-        let count = self.plan(&prepared.window, writer, preparation.tokens_beside);
-        if count == 0 {
+        if self.plan(&prepared.window, writer, preparation.tokens_beside) == 0 {
             return Ok(prepared);
         }
         prepared.summary_missing = true;
         if !preparation.asks_model {
             return Ok(prepared);
         }
-        match self.draft(thread, &mut prepared, writer, (count, &preparation.since_summary)).await {
+        match self.draft(thread, &mut prepared, writer, preparation).await {
             Err(error) => prepared.failure = self.tolerated(Err(error))?,
             Ok(done) => prepared.summary_missing = !done,
         }
@@ -110,27 +111,27 @@ impl SummaryMaker {
         thread: &Thread,
         prepared: &mut Prepared,
         writer: &dyn Writer,
-        (count, since_summary): (usize, &[WindowMessage]),
+        preparation: &Preparation,
     ) -> Result<bool> {
         let Some(claim) = self.store.claim(thread, self.claim_lasts()).await? else { return Ok(false) };
         let mut asking = Asking { maker: self, thread, claim: Some(claim) };
         let outcome = async {
-            let mut old: Vec<WindowMessage> = stored(&prepared.window).take(count).cloned().collect();
-            let covered = old.last().and_then(place);
-            let known = summary_in(&prepared.window, self.counter()).map(|summary| summary.up_to);
-            if let (Some(up_to), false) = (covered, since_summary.is_empty()) {
-                let is_covered = |seq| seq <= up_to && known.is_none_or(|known| seq > known);
-                let whole = since_summary.iter().filter(|message| place(message).is_some_and(is_covered));
-                old = whole.cloned().collect();
-            }
             let mut before = summary_in(&prepared.window, self.counter());
+            let mut old = self.whole(&prepared.window, writer, preparation);
+            let base = base_of_messages(before.as_ref(), &old);
+            let read = match &*preparation.since_summary {
+                [] => &*prepared.window.messages,
+                since_summary => since_summary,
+            };
+            if let Some(drafted) = self.drafted(thread, base.as_deref(), read).await? {
+                self.take_in(thread, prepared, &drafted);
+                old = self.whole(&prepared.window, writer, preparation);
+                before = Some(drafted);
+            }
             for part in self.parts(&old) {
                 let summary = self.write(before.as_ref(), part, writer, &mut asking).await?;
-                if let Some(knowledge) = &self.knowledge {
-                    let digest = self.store.digest(thread);
-                    prepared.writes.push(Arc::new(knowledge.entry(digest, thread.clone(), summary.clone())));
-                }
-                begin_with_summary(&mut prepared.window, &summary);
+                self.keep_draft(thread, base.as_deref(), part, &summary).await;
+                self.take_in(thread, prepared, &summary);
                 before = Some(summary);
             }
             Ok(true)
@@ -138,6 +139,55 @@ impl SummaryMaker {
         .await;
         asking.release().await;
         outcome
+    }
+
+    /// Begins the window with a summary, and plans the write of its entry in the knowledge base.
+    fn take_in(&self, thread: &Thread, prepared: &mut Prepared, summary: &Summary) {
+        if let Some(knowledge) = &self.knowledge {
+            let digest = self.store.digest(thread);
+            prepared.writes.push(Arc::new(knowledge.entry(digest, thread.clone(), summary.clone())));
+        }
+        begin_with_summary(&mut prepared.window, summary);
+    }
+
+    /// Returns the messages to summarize, oldest first, including messages that an earlier strategy dropped
+    /// from the window.
+    fn whole(&self, window: &Window, writer: &dyn Writer, preparation: &Preparation) -> Vec<WindowMessage> {
+        let old = self.old(window, writer, preparation.tokens_beside);
+        let Some(up_to) = old.last().and_then(place) else { return old };
+        if preparation.since_summary.is_empty() {
+            return old;
+        }
+        let known = summary_in(window, self.counter()).map(|summary| summary.up_to);
+        let is_covered = |seq| seq <= up_to && known.is_none_or(|known| seq > known);
+        let whole = preparation.since_summary.iter();
+        whole.filter(|message| place(message).is_some_and(is_covered)).cloned().collect()
+    }
+
+    /// Returns the draft of another caller that extends `base` and covers messages that this one has read.
+    pub(super) async fn drafted(
+        &self,
+        thread: &Thread,
+        base: Option<&str>,
+        read: &[WindowMessage],
+    ) -> Result<Option<Summary>> {
+        let Some(base) = base else { return Ok(None) };
+        let has_read = |mark| read.iter().any(|message| MessageMark::of(message) == Some(mark));
+        self.store.draft(thread, base, has_read).await
+    }
+
+    /// Keeps a summary for other callers until it is stored.
+    pub(super) async fn keep_draft(
+        &self,
+        thread: &Thread,
+        base: Option<&str>,
+        part: &[WindowMessage],
+        summary: &Summary,
+    ) {
+        if let Some((base, last)) = base.zip(part.last().and_then(MessageMark::of)) {
+            // The summary is valid without its draft, which only saves another process a model call.
+            let _ = self.store.keep_draft(thread, base, last, summary).await;
+        }
     }
 }
 

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Metadata, Origin, Outcome,
-    PendingWrite, Result, Thread, Timestamp, Window, WindowMessage, check,
+    ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Origin, Outcome, PendingWrite,
+    Result, Thread, Window, WindowMessage, check,
 };
 use tokio::runtime::Handle;
 
 use super::answers::Answers;
 use super::knowledge::KnowledgeBase;
+use super::paid_summary::base_of_messages;
 use super::render::render_transcript;
-use super::summary::Summary;
+use super::summary::{HEADING, Summary, begin_with_summary};
 use super::summary_claim::SummaryClaim;
 use super::summary_settings::SummarySettings;
 use super::summary_store::{StoredSummary, SummaryStore};
@@ -25,49 +26,6 @@ use crate::model::is_cut_off;
 use crate::tokens::{TokenCounter, tokens_of};
 
 const OPERATION: &str = "compaction.summarize";
-/// The metadata key for the number of messages that a summary covers.
-pub(super) const COVERS: &str = "summary_of_messages";
-pub(super) const HEADING: &str = "Summary of the conversation so far:\n";
-
-/// Converts a summary into a message for the model.
-///
-/// Use this to begin a window with a stored summary, so that it looks the same as one that a strategy has
-/// just made.
-#[must_use]
-pub fn summary_message(summary: &Summary) -> WindowMessage {
-    let message = ChatMessage::system(format!("{HEADING}{}", summary.text))
-        .with_metadata(Metadata::new().with(COVERS, summary.messages))
-        .with_token_count(u32::try_from(summary.tokens).unwrap_or(u32::MAX))
-        .with_created_at(Timestamp::default());
-    WindowMessage::summary(summary.up_to, message)
-}
-
-/// Begins a window with a stored summary. Removes any other summary and the messages that this one covers.
-///
-/// ```
-/// use larder_agents::compaction::{Summary, begin_with_summary};
-/// use larder_kernel::{ChatMessage, Origin, Seq, StoredMessage, Window};
-///
-/// let stored = |seq| StoredMessage { seq: Seq::new(seq), message: ChatMessage::user("Hi").into() }.into();
-/// let mut window = Window { thread: None, messages: vec![stored(1), stored(2), stored(3)] };
-/// let text = "They greeted.".into();
-/// let summary =
-///     Summary { up_to: Seq::new(2), text, tokens: 3, messages: 2, strategy: "s".into(), covers: None };
-/// begin_with_summary(&mut window, &summary);
-/// let origins: Vec<Origin> = window.messages.iter().map(|message| message.origin).collect();
-/// assert_eq!(origins, [Origin::Summary(Seq::new(2)), Origin::Stored(Seq::new(3))]);
-/// ```
-pub fn begin_with_summary(window: &mut Window, summary: &Summary) {
-    let told = |message: &WindowMessage| match message.origin {
-        Origin::Stored(seq) => seq <= summary.up_to,
-        Origin::Summary(_) => true,
-        _ => false,
-    };
-    // Instructions in front of the conversation stay in front of the summary.
-    let front = window.messages.iter().take_while(|message| message.origin == Origin::Injected).count();
-    window.messages.retain(|message| !told(message));
-    window.messages.insert(front.min(window.messages.len()), summary_message(summary));
-}
 
 /// The strategy-specific part of making a summary.
 #[async_trait]
@@ -194,18 +152,23 @@ impl SummaryMaker {
         let request =
             LanguageModelRequest::new(messages).with_output_tokens_max(self.settings.summary_tokens_max);
         let timeout = Duration::from_millis(self.settings.timeout_ms);
-        let late = |_| failed(ErrorKind::Timeout, "the model did not answer in time");
+        let late = |_| {
+            failed(ErrorKind::Timeout, "the model did not respond in time; try again or raise the time limit")
+        };
         let answer = tokio::time::timeout(timeout, self.model.generate(request)).await.map_err(late)??;
         if is_cut_off(&answer) {
-            return Err(failed(ErrorKind::Unexpected, "the summary is cut off at `summary_tokens_max`"));
+            return Err(failed(
+                ErrorKind::Unexpected,
+                "the summary was cut off at `summary_tokens_max`; raise it",
+            ));
         }
         if !answer.tool_calls.is_empty() || answer.text.trim().is_empty() {
-            return Err(failed(ErrorKind::Unexpected, "the model's answer is no summary"));
+            return Err(failed(ErrorKind::Unexpected, "the model's response is not a summary"));
         }
         // The limit is doubled because the model may count tokens differently. A longer reply ignored the
         // instructions.
         if self.counter.count(&answer.text) > 2 * u64::from(self.settings.summary_tokens_max) {
-            return Err(failed(ErrorKind::Unexpected, "the summary is over `summary_tokens_max`"));
+            return Err(failed(ErrorKind::Unexpected, "the summary exceeds `summary_tokens_max`; raise it"));
         }
         Ok(answer.text.trim().to_owned())
     }
@@ -289,29 +252,61 @@ impl SummaryMaker {
         if !self.adopt(kept.as_ref(), window) {
             return Ok(());
         }
-        let count = self.plan(window, writer, 0);
-        let old: Vec<WindowMessage> = stored(window).take(count).cloned().collect();
+        let before = kept.as_ref().map(|kept| &kept.summary);
+        let extends = base_of_messages(before, &self.old(window, writer, 0));
+        if let Some(drafted) = self.drafted(thread, extends.as_deref(), &window.messages).await? {
+            let part: Vec<_> = stored(window)
+                .filter(|message| matches!(message.origin, Origin::Stored(seq) if seq <= drafted.up_to))
+                .cloned()
+                .collect();
+            let covers = Summary::covers_with_part(before, &part);
+            if !self.keep(thread, window, &mut kept, Summary { covers, ..drafted }).await? {
+                return Ok(());
+            }
+        }
+        let old = self.old(window, writer, 0);
         for part in self.parts(&old) {
             let before = kept.as_ref().map(|kept| &kept.summary);
             let summary = self.write(before, part, writer, asking).await?;
-            if let Some(knowledge) = &self.knowledge {
-                knowledge.entry(self.store.digest(thread), thread.clone(), summary.clone()).commit().await?;
-            }
-            let expected = kept.as_ref().map(|kept| kept.revision);
-            match self.store.put(thread, expected, &summary).await {
-                Ok(revision) => {
-                    begin_with_summary(window, &summary);
-                    kept = Some(StoredSummary { summary, revision });
-                }
-                // Another caller stored its summary first; use that one.
-                Err(error) if error.kind() == ErrorKind::Conflict => {
-                    self.refresh(thread, window).await?;
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
+            self.keep_draft(thread, base_of_messages(before, part).as_deref(), part, &summary).await;
+            if !self.keep(thread, window, &mut kept, summary).await? {
+                return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Returns the messages to summarize, oldest first.
+    pub(super) fn old(&self, window: &Window, writer: &dyn Writer, tokens_beside: u64) -> Vec<WindowMessage> {
+        stored(window).take(self.plan(window, writer, tokens_beside)).cloned().collect()
+    }
+
+    /// Stores a summary and begins the window with it. Returns `false` if another caller stored its summary
+    /// first.
+    async fn keep(
+        &self,
+        thread: &Thread,
+        window: &mut Window,
+        kept: &mut Option<StoredSummary>,
+        summary: Summary,
+    ) -> Result<bool> {
+        if let Some(knowledge) = &self.knowledge {
+            knowledge.entry(self.store.digest(thread), thread.clone(), summary.clone()).commit().await?;
+        }
+        let expected = kept.as_ref().map(|kept| kept.revision);
+        let revision = match self.store.put(thread, expected, &summary).await {
+            // Another caller stored its summary first; use that one.
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                self.refresh(thread, window).await?;
+                return Ok(false);
+            }
+            put => put?,
+        };
+        // If this removal fails, the draft no longer fits any summary, and it expires.
+        let _ = self.store.drop_drafts(thread).await;
+        begin_with_summary(window, &summary);
+        *kept = Some(StoredSummary { summary, revision });
+        Ok(true)
     }
 
     /// Splits the messages to summarize into parts that fit the model's input, never between a call and its
@@ -358,10 +353,13 @@ impl SummaryMaker {
         // A summary that includes a short part may grow by more than the part, within its limit.
         let grown = before.is_some() && tokens <= u64::from(self.settings.summary_tokens_max);
         if tokens >= replaced && !grown {
-            return Err(failed(ErrorKind::Unexpected, "the summary is no shorter than what it stands for"));
+            return Err(failed(
+                ErrorKind::Unexpected,
+                "the summary is not shorter than the messages that it replaces",
+            ));
         }
         let Some(Origin::Stored(up_to)) = part.last().map(|message| message.origin) else {
-            return Err(failed(ErrorKind::Unexpected, "nothing to summarize"));
+            return Err(failed(ErrorKind::Unexpected, "no messages to summarize"));
         };
         let messages = before.map_or(0, |summary| summary.messages) + check::size(part.len());
         let covers = Summary::covers_with_part(before, part);

@@ -124,13 +124,18 @@ impl SummaryStore {
         let Some(entry) = self.store.get(&self.bucket, &self.key("summary", thread)?).await? else {
             return Ok(None);
         };
-        let record: Record = serde_json::from_slice(&entry.value)
-            .map_err(|_| Error::new(ErrorKind::Corrupt, OPERATION, "what is kept is not a summary"))?;
+        let record: Record = serde_json::from_slice(&entry.value).map_err(|_| {
+            Error::new(ErrorKind::Corrupt, OPERATION, "the stored summary is corrupt; delete it")
+        })?;
         if record.agent != thread.agent.as_str()
             || record.session != thread.session.as_str()
             || record.view != *self.view
         {
-            return Err(Error::new(ErrorKind::Corrupt, OPERATION, "the summary kept is of another thread"));
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                OPERATION,
+                "the stored summary belongs to another thread; delete it",
+            ));
         }
         Ok(Some(StoredSummary { summary: record.summary, revision: entry.revision }))
     }
@@ -193,8 +198,9 @@ impl SummaryStore {
             view: self.view.as_ref().to_owned(),
             summary: summary.clone(),
         };
-        let value = serde_json::to_vec(&record)
-            .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the summary is not JSON"))?;
+        let value = serde_json::to_vec(&record).map_err(|_| {
+            Error::new(ErrorKind::Unexpected, OPERATION, "the summary cannot be written as JSON")
+        })?;
         let key = self.key("summary", thread)?;
         let options = self.options(expected.map_or(KeyValueCondition::Absent, KeyValueCondition::AtRevision));
         self.store.put(&self.bucket, &key, Bytes::from(value), options).await
@@ -229,7 +235,12 @@ impl SummaryStore {
         self.ttl.map_or(options, |ttl| options.with_ttl(ttl))
     }
 
-    /// Removes the summary of a thread and returns `true` if it existed. Call this when you clear a thread.
+    pub(super) fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// Removes the summary of a thread and returns `true` if it existed. Also removes a summary that was made
+    /// and not stored yet. Call this when you clear a thread.
     ///
     /// # Errors
     /// The errors of the store.
@@ -237,6 +248,7 @@ impl SummaryStore {
     /// # Cancellation
     /// The summary is removed or not.
     pub async fn remove(&self, thread: &Thread) -> Result<bool> {
+        self.drop_drafts(thread).await?;
         self.store.delete(&self.bucket, &self.key("summary", thread)?, None).await
     }
 
@@ -316,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_summary_of_the_thread_is_corrupt() {
+    async fn a_summary_of_another_thread_is_corrupt() {
         let (key_value, store) = open();
         let (mine, other) = (Thread::new("a", "mine").unwrap(), Thread::new("a", "other").unwrap());
         let bucket = BucketName::new(SUMMARY_BUCKET).unwrap();

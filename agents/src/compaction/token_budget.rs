@@ -96,10 +96,14 @@ impl TokenBudgetComposed {
         trigger_ratio: f64,
     ) -> Result<Self> {
         if !(trigger_ratio > 0.0 && trigger_ratio <= 1.0) {
-            return Err(Error::invalid(OPERATION, "trigger_ratio", "not above 0 and at most 1"));
+            return Err(Error::invalid(
+                OPERATION,
+                "trigger_ratio",
+                "is not above 0 and at most 1; use a number in this range",
+            ));
         }
         let Some(context_tokens) = context_tokens_of(model) else {
-            let message = "how many tokens this model reads is not known: set a budget instead";
+            let message = "has an unknown context size; set a token budget instead";
             return Err(Error::invalid(OPERATION, "model", message));
         };
         Self::new(part_of(context_tokens, trigger_ratio).max(1), counter, strategies)

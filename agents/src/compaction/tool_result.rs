@@ -171,7 +171,7 @@ mod tests {
 
     /// Proves: RAVI-7
     #[test]
-    fn what_is_over_the_limit_is_cut_by_one_character_as_well() {
+    fn text_one_character_over_the_limit_is_cut() {
         for over in 1..=30 {
             let expected = format!("{}[{over} chars truncated]", "é".repeat(500));
             assert_eq!(cut(500, &"é".repeat(500 + over)), Some(expected));
@@ -183,7 +183,7 @@ mod tests {
 
     /// Proves: RAVI-7
     #[test]
-    fn a_second_cut_says_how_much_went_in_all() {
+    fn a_second_cut_states_the_total_removed() {
         let once = cut(10, &"x".repeat(100)).unwrap();
         assert_eq!(cut(10, &once), None);
         assert_eq!(cut(4, &once).as_deref(), Some("xxxx[96 chars truncated]"));

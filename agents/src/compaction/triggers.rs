@@ -24,7 +24,7 @@ fn threshold(operation: &'static str, field: &'static str, number: i64) -> Resul
         -1 => Ok(None),
         _ => u64::try_from(number)
             .map(Some)
-            .map_err(|_| Error::invalid(operation, field, "below -1, which stands for never")),
+            .map_err(|_| Error::invalid(operation, field, "is below -1; use -1 for never")),
     }
 }
 

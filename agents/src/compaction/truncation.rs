@@ -28,7 +28,7 @@ impl TruncationConfig {
     /// `InvalidInput` with the setting and the limit, or with `max_messages` if no ceiling is set.
     pub fn check(&self) -> Result<()> {
         if self.max_messages.is_none() && self.max_chars.is_none() {
-            return Err(Error::invalid(OPERATION, "max_messages", "set this or `max_chars`, or both"));
+            return Err(Error::invalid(OPERATION, "max_messages", "is missing; set it, `max_chars` or both"));
         }
         check::at_least(OPERATION, "max_messages", self.max_messages.unwrap_or(1), 1)?;
         check::at_least(OPERATION, "max_chars", self.max_chars.unwrap_or(1), 1)
@@ -181,7 +181,7 @@ mod tests {
 
     /// Proves: RAVI-10
     #[tokio::test]
-    async fn a_summary_stays_while_the_newest_message_fits_beside_it() {
+    async fn a_summary_stays_while_the_newest_message_also_fits() {
         let mut window = Window::injected(["aaaa", "bb"].map(ChatMessage::user));
         window.messages.insert(0, WindowMessage::summary(Seq::new(7), ChatMessage::system("sum")));
         assert_eq!(texts(Truncation::chars(5).unwrap(), &window).await, ["sum", "bb"]);

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_stays_with_its_results_also_where_ids_come_again() {
+    fn a_call_stays_with_its_results_when_ids_repeat() {
         let (user, said) = (ChatMessage::user("q"), ChatMessage::assistant("a"));
         let messages = [
             user.clone(),

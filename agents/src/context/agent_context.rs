@@ -15,7 +15,7 @@ use super::ContextConfig;
 use super::explain::{Assembly, WindowExplanation};
 use super::memory::{LimitedWindow, MemoryProvider};
 use super::reader::{ReadBack, Reader};
-use crate::compaction::{Pipeline, Summary, pair_tool_calls, summary_message};
+use crate::compaction::{Pipeline, Summary, close_tool_calls, summary_message};
 use crate::scope;
 use crate::tokens::{TokenCounter, with_tokens};
 
@@ -194,6 +194,7 @@ impl AgentContext {
             MemoryProvider::Custom(memory) => memory.clear_run(thread, run).await?,
         };
         if let Some(summaries) = &config.summaries {
+            summaries.drop_drafts(thread).await?;
             let kept = summaries.get(thread).await?;
             if kept.is_some_and(|kept| first.is_none_or(|first| kept.summary.up_to >= first)) {
                 summaries.remove(thread).await?;
@@ -224,11 +225,13 @@ impl AgentContext {
     /// Makes the window of a session, followed by messages that are not stored.
     ///
     /// # Errors
-    /// As [`get_prompt_window`](AgentContextProtocol::get_prompt_window).
+    /// As [`get_prompt_window`](AgentContextProtocol::get_prompt_window). `InvalidInput` with the field of a
+    /// message that could not be stored.
     ///
     /// # Cancellation
     /// The call stores nothing.
     pub async fn window_with(&self, session: &SessionId, new: Vec<ChatMessage>) -> Result<Window> {
+        check_new(&new)?;
         Ok(self.assemble(self.thread(session), new, false).await?.window)
     }
 
@@ -259,6 +262,7 @@ impl AgentContext {
         session: &SessionId,
         new: Vec<ChatMessage>,
     ) -> Result<WindowExplanation> {
+        check_new(&new)?;
         let assembly = self.assemble(self.thread(session), new, true).await?;
         Ok(assembly.explain(&*self.config.counter))
     }
@@ -297,7 +301,7 @@ impl AgentContext {
             }
         }
         self.run_strategies(strategies, &mut assembly).await?;
-        let paired = pair_tool_calls(assembly.window.messages.clone());
+        let paired = close_tool_calls(assembly.window.messages.clone());
         if paired != assembly.window.messages {
             let window = Window { thread: assembly.window.thread.clone(), messages: paired };
             assembly.step("pair_tool_calls", true, window);
@@ -374,6 +378,11 @@ impl AgentContext {
         assembly.add(stages);
         Ok(())
     }
+}
+
+/// Rejects new messages that could not be stored.
+fn check_new(new: &[ChatMessage]) -> Result<()> {
+    new.iter().try_for_each(|message| message.check("context.window"))
 }
 
 /// Puts the summary in front of every stage, in the form that the strategies that look at each message alone

@@ -136,12 +136,14 @@ impl ContextConfig {
         self.memory.check()?;
         let effect = self.pipeline.effect();
         if effect == StrategyEffect::Erases {
-            let message = "a strategy erases stored messages, and a context leaves its transcript as it is";
+            let message = "contains a strategy that erases stored messages, and a context never changes its \
+                           transcript; remove the strategy";
             return Err(Error::invalid(OPERATION, "pipeline", message));
         }
         if effect == StrategyEffect::Summarizes && self.memory.is_part() {
-            let message =
-                "the memory shows a part of the thread, and a strategy of `pipeline` summarizes all of it";
+            let message = "reads a part of the thread, but a strategy of `pipeline` summarizes all of it; \
+                           remove one \
+                 of them";
             return Err(Error::invalid(OPERATION, "memory", message));
         }
         if self.scan_messages_max == 0 {

@@ -70,9 +70,12 @@ impl AgentContext {
         let summary = Summary { strategy: maker.to_owned(), covers, ..new };
         match summaries.put(thread, revision, &summary).await {
             // Another caller has stored a summary; it is equally valid.
-            Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
-            written => written.map(|_| ()),
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            written => drop(written?),
         }
+        // If this removal fails, the draft no longer fits any summary, and it expires.
+        let _ = summaries.drop_drafts(thread).await;
+        Ok(())
     }
 }
 
@@ -109,7 +112,7 @@ mod tests {
 
     /// Proves: RAVI-5, RAVI-9
     #[tokio::test]
-    async fn a_summary_reads_what_an_earlier_strategy_left_out_and_looking_stores_nothing() {
+    async fn a_summary_reads_messages_that_an_earlier_strategy_dropped_and_explain_stores_nothing() {
         let (history, store) =
             (Arc::new(InMemoryHistoryProvider::new()), Arc::new(InMemoryKeyValueStore::new()));
         let summaries = SummaryStore::new(store).unwrap();

@@ -18,6 +18,7 @@ use crate::tokens::TokenCounter;
 use crate::{InMemoryHistoryProvider, InMemoryKeyValueStore};
 
 mod properties;
+mod refusals;
 
 fn session() -> SessionId {
     SessionId::new("s").unwrap()

@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_longest_ago_goes_first() {
+    fn the_least_recently_used_entry_is_removed_first() {
         let mut kept = Kept { bytes_max: 10, ..Kept::default() };
         let key = |name: &str| BlobKey::new(name).unwrap();
         let etag = ETag::new("e").unwrap();

@@ -48,6 +48,10 @@ use super::layer::Layer;
 /// store can therefore move a message within its namespace or restore an old version. An embedding reveals
 /// much of its text; if that is too much, keep the vectors in another store.
 ///
+/// A store that compresses messages (SQLite, Postgres, Redis) leaves encrypted messages as they are. A message
+/// is padded to its plain size, and compression would undo the padding, so that the stored length would reveal
+/// how well the plain text compresses.
+///
 /// # Limitations
 ///
 /// Every clause of the contracts holds. Filters on metadata of documents work on the unencrypted metadata.

@@ -47,7 +47,10 @@ impl<S: Store + ?Sized, H: Middleware> Store for Wrapped<S, H> {
 macro_rules! forward {
     (
         $contract:ident;
-        $($how:ident $method:ident($($argument:ident: $type:ty),*) -> $answer:ty = $call:expr $(, $bytes:expr)?;)*
+        $(
+            $how:ident $method:ident($($argument:ident: $type:ty),*) -> $answer:ty
+                = $call:expr $(, $bytes:expr)?;
+        )*
         $({ $($own:tt)* })?
     ) => {
         #[async_trait]

@@ -95,7 +95,7 @@ impl Gate {
         let waiting = self.waiting.fetch_add(1, Ordering::AcqRel);
         let _place = Place(&self.waiting);
         if waiting >= self.queue_max {
-            let message = "too many calls wait for the store already";
+            let message = "too many calls wait for the store; try again later or raise the limit";
             return Err(Error::new(ErrorKind::ResourceExhausted, operation, message)
                 .with_limit(size(waiting) + 1, size(self.queue_max)));
         }

@@ -64,7 +64,11 @@ impl Tenant {
         larder_kernel::check::batch(OPERATION, "tenant", name.len(), NAMESPACE_BYTES_MAX)?;
         larder_kernel::check::no_nul(OPERATION, "tenant", &name)?;
         if name.contains(BETWEEN) {
-            return Err(Error::invalid(OPERATION, "tenant", "`~` stands between tenant and namespace"));
+            return Err(Error::invalid(
+                OPERATION,
+                "tenant",
+                "contains `~`, which separates tenant and namespace; remove it",
+            ));
         }
         Ok(Self { name })
     }
@@ -125,7 +129,8 @@ impl Middleware for Inside {
         mut attempt: impl FnMut() -> BoxFuture<'a, Result<T>> + Send + 'a,
     ) -> Result<T> {
         if call.namespace != self.behind.as_str() {
-            let message = "the store is open in a namespace that is not this tenant's";
+            let message = "the store is open in a namespace of another tenant; open it through this tenant's \
+                           layer";
             return Err(Error::new(ErrorKind::PermissionDenied, call.operation, message));
         }
         attempt().await
@@ -142,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_tenants_meet_and_no_name_is_too_long() {
+    fn tenants_are_separate_and_no_name_is_too_long() {
         let long = "n".repeat(NAMESPACE_BYTES_MAX);
         let pairs = [
             ("a", "b~c"),

@@ -57,7 +57,8 @@ pub(super) struct Timeout {
     call_time_max: Duration,
 }
 
-const LATE: &str = "no answer within the time that the timeout layer allows";
+const LATE: &str = "the call exceeded the time limit of the timeout layer; raise the limit or check the \
+                    backend";
 
 impl Middleware for Timeout {
     async fn around<'a, T: Answer>(

@@ -59,6 +59,9 @@ impl Inference {
                     set.map_err(idempotent)?;
                 }
                 commit(changes).await.map_err(idempotent)?;
+                if changes.made_by.is_some() {
+                    let _ = self.sessions.reader.summaries.drop_drafts(&self.thread()).await;
+                }
                 Persisted::Replaced
             }
         };
@@ -68,7 +71,11 @@ impl Inference {
 
     async fn append(&self, new: Vec<ChatMessage>) -> Result<Appended> {
         let mut options = AppendOptions::default().with_idempotency_key(self.key.clone());
-        options.ttl = self.ttl.map(Ttl::sliding);
+        let ttl = match self.record_unread {
+            true => self.sessions.records.need(COMPLETE, &self.id).await?.ttl(),
+            false => self.ttl,
+        };
+        options.ttl = ttl.map(Ttl::sliding);
         self.history().append_many(&self.thread(), new, options).await
     }
 
@@ -97,9 +104,12 @@ impl Inference {
                 let summary = kept(maker, held, state, changes.erases_up_to);
                 match summaries.put(&thread, state.revision, &summary).await {
                     // Another caller has stored a summary; it is equally valid.
-                    Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
-                    written => written.map(|_| ()),
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    written => drop(written?),
                 }
+                // If this removal fails, the draft no longer fits any summary, and it expires.
+                let _ = summaries.drop_drafts(&thread).await;
+                Ok(())
             }
             // The summarized messages are erased, so the summary goes too.
             (_, None) if changes.erases_up_to.is_some() => summaries.remove(&thread).await.map(|_| ()),
@@ -223,6 +233,10 @@ fn same(there: &Mark, mark: &Mark) -> Result<()> {
     if there.content == mark.content {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Conflict, COMPLETE, "the idempotency key was used for another answer")
-        .with_field("idempotency_key"))
+    Err(Error::new(
+        ErrorKind::Conflict,
+        COMPLETE,
+        "the idempotency key was used for a different response; use a new key",
+    )
+    .with_field("idempotency_key"))
 }

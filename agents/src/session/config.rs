@@ -187,7 +187,7 @@ impl TryFrom<Written> for MemoryConfig {
         ];
         match beside.into_iter().find(|(_, given)| *given) {
             Some((field, _)) => {
-                Err(Error::invalid(OPERATION, field, "stands beside `profile`: move it inside"))
+                Err(Error::invalid(OPERATION, field, "is outside of `profile`; move it inside"))
             }
             None => Ok(Self { profile, wrapped: true }),
         }
@@ -222,8 +222,8 @@ pub fn parse_config<T: DeserializeOwned>(json: &str) -> Result<T> {
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         Error::invalid(OPERATION, "config", format!("{}: {}", error.path(), error.inner()))
     })?;
-    reader
-        .end()
-        .map_err(|_| Error::invalid(OPERATION, "config", "something follows the end of the document"))?;
+    reader.end().map_err(|_| {
+        Error::invalid(OPERATION, "config", "text follows the end of the document; remove it")
+    })?;
     Ok(read)
 }

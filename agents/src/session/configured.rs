@@ -118,7 +118,7 @@ impl Sessions {
         let mut maker = self.maker("long_term_memory_strategy")?;
         if let Some(base) = &config.knowledge_base {
             let Some(Knowledge { store, embedder }) = self.knowledge.clone() else {
-                let message = "there is no store to search: set one by Sessions::with_knowledge";
+                let message = "needs a vector store; set one with `Sessions::with_knowledge`";
                 return Err(Error::invalid(OPERATION, "knowledge_base", message));
             };
             let base = KnowledgeBase::new(store, base.collection_id.clone()).with_embedder(embedder);
@@ -129,7 +129,7 @@ impl Sessions {
 
     fn maker(&self, field: &'static str) -> Result<SummaryMaker> {
         let Some(summarizer) = &self.summarizer else {
-            let message = "a strategy summarizes and there is no model: set one by Sessions::with_summarizer";
+            let message = "needs a model for its summaries; set one with `Sessions::with_summarizer`";
             return Err(Error::invalid(OPERATION, field, message));
         };
         let (model, counter) = (summarizer.model.clone(), self.reader.counter.clone());

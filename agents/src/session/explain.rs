@@ -77,7 +77,7 @@ impl Sessions {
         let reach = self.assembler.reach(&record);
         let threshold = self.summarizer.as_ref().and(record.profile.summarization_threshold());
         let tokens = threshold.filter(|_| asks_model);
-        let state = reader.read(&thread, Walk { reach, tokens, before: None }).await?;
+        let state = reader.read(&thread, Walk { reach, tokens, before: None, after: None }).await?;
         let parts = Parts { thread: &thread, record: &record, state: &state, new: &new, asks_model };
         let mut told = Told::explains();
         let Made { assembled, state, .. } = self.make(&reader, parts, &mut told).await?;

@@ -110,7 +110,7 @@ mod tests {
 
     /// Proves: PK-1
     #[tokio::test]
-    async fn a_fork_has_prompt_hints_and_summary_and_goes_its_own_way() {
+    async fn a_fork_has_prompt_hints_and_summary_and_is_independent() {
         let world = World::new();
         let sessions = Sessions::new(world.history.clone(), world.store.clone())
             .unwrap()

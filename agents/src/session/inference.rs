@@ -3,21 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
-use larder_kernel::{
-    Appended, ChatMessage, Error, IdempotencyKey, Result, RunId, Seq, SessionId, StrategyEffect, Window,
-};
-use tokio::time::Instant;
+use larder_kernel::{Appended, ChatMessage, Error, IdempotencyKey, Result, RunId, SessionId, Window};
 
 use super::config::{Ephemeral, Memory, Persistence};
 use super::left_out::LeftOut;
 use super::plan::{Base, Changes, Plan};
 use super::sessions::Sessions;
-use super::state::{Held, Reader, State, Walk};
+use super::state::{Held, Loaded, Reader, State};
 use super::summarize::{Sizes, Summarizer};
 use super::window::{Assembled, Parts, Told, with_tokens};
 use crate::tokens::tokens_of;
 
-const BEGIN: &str = "session.begin";
+pub(super) const BEGIN: &str = "session.begin";
 /// The name of the maker of summaries that a session's profile asks for.
 const SESSION: &str = "session";
 
@@ -96,14 +93,17 @@ pub enum Persisted {
 pub struct Inference {
     pub(super) sessions: Sessions,
     pub(super) id: SessionId,
-    window: Window,
+    pub(super) window: Window,
     pub(super) new: Vec<ChatMessage>,
     pub(super) run: Option<RunId>,
     pub(super) key: IdempotencyKey,
-    left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<LeftOut>,
     pub(super) plan: Plan,
     pub(super) ttl: Option<Duration>,
     summary_failure: Option<Error>,
+    pub(super) load_failure: Option<Error>,
+    /// `true` if the session's record could not be read, so that its time to live is unknown.
+    pub(super) record_unread: bool,
 }
 
 impl fmt::Debug for Inference {
@@ -111,6 +111,7 @@ impl fmt::Debug for Inference {
         f.debug_struct("Inference")
             .field("messages", &self.window.messages.len())
             .field("summary_failure", &self.summary_failure)
+            .field("load_failure", &self.load_failure)
             .finish_non_exhaustive()
     }
 }
@@ -145,8 +146,8 @@ impl Sessions {
     /// the window earlier. `EPHEMERAL` inferences ask no model.
     ///
     /// While one inference makes the summary, others do not wait: their windows are made without it. An
-    /// inference that begins after that and before the first completes may ask the model again; only one
-    /// summary is stored.
+    /// inference that begins after that uses the same summary, in any process, whether the first completes or
+    /// not. Until then the summary is in the key-value store for at most a day, where no reader finds it.
     ///
     /// The window has at most the profile's `max_tokens`, including everything that the model receives.
     /// [`Inference::left_out`] returns the missing messages.
@@ -180,6 +181,8 @@ impl Sessions {
             plan: Plan::Nothing,
             ttl: None,
             summary_failure: None,
+            load_failure: None,
+            record_unread: false,
         };
         if memory.unwrap_or(self.memory) == Memory::Off {
             inference.window = Window::injected(inference.new.iter().cloned());
@@ -191,28 +194,26 @@ impl Sessions {
 
     /// Reads the session and makes the window and the plan.
     async fn look(&self, inference: &mut Inference, persistence: Persistence) -> Result<()> {
+        let loaded = match self.load(inference, persistence).await {
+            Err(error) if self.on_load_error.continues(&error) => {
+                return self.begin_empty(inference, persistence, error).await;
+            }
+            loaded => loaded?,
+        };
+        let Loaded { record, reader, seen, state } = loaded;
         let thread = self.thread(&inference.id);
-        let started = Instant::now();
-        let (record, reader) = self.used(BEGIN, &inference.id).await?;
-        inference.ttl = record.ttl();
-        self.check_view(BEGIN, Some(&record.profile), persistence)?;
-        let replaces = persistence == Persistence::Flush;
-        let seen = match replaces || self.assembler.effect() == StrategyEffect::Erases {
-            true => Some(reader.history.thread_info(&thread).await?.last),
-            false => None,
-        };
-        let walk = Walk {
-            reach: self.assembler.reach(&record),
-            tokens: self.summarizer.as_ref().and(record.profile.summarization_threshold()),
-            // Messages that arrive from now on stay after a replacement, so they are not part of it.
-            before: seen.filter(|_| replaces).map(|last| Seq::new(last.get().saturating_add(1))),
-        };
-        let state = reader.read(&thread, walk).await?;
-        self.watch.loaded(started.elapsed());
         let asks_model = persistence != Persistence::Ephemeral;
         let parts =
             Parts { thread: &thread, record: &record, state: &state, new: &inference.new, asks_model };
-        let made = self.make(&reader, parts, &mut Told::default()).await?;
+        let made = self.make(&reader, parts, &mut Told::default()).await;
+        let asked = made.as_ref().map_or(true, |made| made.made_by.is_some() || made.failure.is_some());
+        let found = match asks_model && asked {
+            // The draft of a summary must not outlive a session that was deleted during the model call.
+            true => self.check_still_there(BEGIN, &inference.id).await,
+            false => Ok(()),
+        };
+        let made = made?;
+        found?;
         let Made { assembled, state, made_by, missing, failure } = made;
         let Assembled { stored, summary, erases_up_to, writes, .. } = assembled;
         inference.summary_failure = failure;
@@ -307,6 +308,13 @@ impl Inference {
     #[must_use]
     pub fn summary_failure(&self) -> Option<&Error> {
         self.summary_failure.as_ref()
+    }
+
+    /// Returns the error of a session that could not be loaded, if the window was made without its messages.
+    /// See [`Sessions::with_on_load_error`].
+    #[must_use]
+    pub fn load_failure(&self) -> Option<&Error> {
+        self.load_failure.as_ref()
     }
 
     /// Returns the stored messages that are missing from the window and that its summary does not cover,

@@ -91,7 +91,7 @@ impl SessionProfile {
             return Err(Error::invalid(
                 OPERATION,
                 "summarization_threshold",
-                "over max_tokens: messages would leave the window before they are summarized",
+                "exceeds `max_tokens`, so messages would leave the window without a summary; lower it",
             )
             .with_limit(summarization_threshold, max_tokens));
         }
@@ -128,7 +128,7 @@ impl Default for SessionProfile {
 }
 
 fn size(field: &'static str, value: i64) -> Result<u64> {
-    u64::try_from(value).map_err(|_| Error::invalid(OPERATION, field, "a size is not negative"))
+    u64::try_from(value).map_err(|_| Error::invalid(OPERATION, field, "is negative; pass 0 or more"))
 }
 
 impl TryFrom<Written> for SessionProfile {
@@ -153,11 +153,21 @@ impl TryFrom<Written> for SessionProfile {
                     ("summarization_threshold", written.summarization_threshold),
                 ];
                 if let Some((field, _)) = given.into_iter().find(|(_, value)| value.is_some()) {
-                    return Err(Error::invalid(OPERATION, field, "has no meaning for `everything`"));
+                    return Err(Error::invalid(
+                        OPERATION,
+                        field,
+                        "has no effect for `everything`; remove it",
+                    ));
                 }
                 Self::Everything
             }
-            _ => return Err(Error::invalid(OPERATION, "type", "neither `rolling_window` nor `everything`")),
+            _ => {
+                return Err(Error::invalid(
+                    OPERATION,
+                    "type",
+                    "is neither `rolling_window` nor `everything`; use one of them",
+                ));
+            }
         };
         profile.check()?;
         Ok(profile)

@@ -126,7 +126,11 @@ impl Records {
         let options = record.options(KeyValueCondition::Absent);
         let created = self.store.put(&self.bucket, &self.key(id)?, value, options).await;
         created.map(drop).map_err(|error| match error.kind() {
-            ErrorKind::Conflict => Error::new(ErrorKind::AlreadyExists, operation, "the session exists"),
+            ErrorKind::Conflict => Error::new(
+                ErrorKind::AlreadyExists,
+                operation,
+                "the session already exists; open it or use another id",
+            ),
             _ => error,
         })
     }
@@ -140,12 +144,12 @@ impl Records {
         let Some(entry) = self.store.get(&self.bucket, &self.key(id)?).await? else { return Ok(None) };
         let corrupt = |message: &'static str| Error::new(ErrorKind::Corrupt, operation, message);
         let record: Record = serde_json::from_slice(&entry.value)
-            .map_err(|_| corrupt("what is kept is not the record of a session"))?;
+            .map_err(|_| corrupt("the stored session record is corrupt; delete the session"))?;
         if record.version > VERSION {
-            return Err(corrupt("the record of the session was written by a later version"));
+            return Err(corrupt("the session record was written by a later version; upgrade this program"));
         }
         if record.agent != self.agent.as_str() || record.session != id.as_str() {
-            return Err(corrupt("the record kept is of another session"));
+            return Err(corrupt("the stored record belongs to another session; delete the session"));
         }
         Ok(Some((record, entry.revision)))
     }
@@ -172,10 +176,9 @@ impl Records {
     }
 
     async fn need_at(&self, operation: &'static str, id: &SessionId) -> Result<(Record, Revision)> {
-        self.read(operation, id)
-            .await?
-            .filter(|(record, _)| !record.deleted)
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, operation, "there is no such session"))
+        self.read(operation, id).await?.filter(|(record, _)| !record.deleted).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, operation, "the session does not exist; create it first")
+        })
     }
 
     /// Changes a record by compare-and-set. After a lost race, repeats the decision on the other writer's
@@ -201,7 +204,11 @@ impl Records {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::new(ErrorKind::Conflict, operation, "others write the session all the time"))
+        Err(Error::new(
+            ErrorKind::Conflict,
+            operation,
+            "other writers changed the session during every attempt; try again later",
+        ))
     }
 
     /// Marks a session as deleted and returns `true` if it existed. A session may be marked already.
@@ -222,7 +229,13 @@ impl Records {
 
     /// Removes the deletion mark from a session that was created under it.
     pub(crate) async fn publish(&self, operation: &'static str, id: &SessionId) -> Result<()> {
-        let gone = || Error::new(ErrorKind::Conflict, operation, "the session was deleted while it was made");
+        let gone = || {
+            Error::new(
+                ErrorKind::Conflict,
+                operation,
+                "the session was deleted during its creation; create it again",
+            )
+        };
         let (mut record, revision) = self.read(operation, id).await?.ok_or_else(gone)?;
         record.deleted = false;
         let options = record.options(KeyValueCondition::AtRevision(revision));
@@ -270,5 +283,5 @@ impl Records {
 fn encode(operation: &'static str, record: &Record) -> Result<Bytes> {
     serde_json::to_vec(record)
         .map(Bytes::from)
-        .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "the session is not JSON"))
+        .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "the session cannot be written as JSON"))
 }

@@ -19,6 +19,7 @@ use super::summarize::{OnSummaryFailure, Summarizer, SummaryPolicy};
 use super::window::{Assembler, HintOrder};
 use crate::compaction::SummaryStore;
 use crate::context::memory::LimitedWindow;
+use crate::load::OnLoadError;
 use crate::tokens::{EstimatedTokenCounter, TokenCounter};
 
 /// The longest system prompt, in bytes of UTF-8.
@@ -130,6 +131,7 @@ pub struct Sessions {
     pub(crate) ephemeral: Ephemeral,
     pub(crate) author: Option<Author>,
     pub(crate) knowledge: Option<Knowledge>,
+    pub(crate) on_load_error: OnLoadError,
 }
 
 impl fmt::Debug for Sessions {
@@ -170,6 +172,7 @@ impl Sessions {
             ephemeral: Ephemeral::default(),
             author: None,
             knowledge: None,
+            on_load_error: OnLoadError::default(),
         })
     }
 
@@ -294,12 +297,15 @@ impl Sessions {
             return Ok(());
         }
         let message = if self.assembler.effect() > StrategyEffect::None {
-            "the memory shows a part of the session, and a strategy of `strategies` summarizes or erases all of it"
+            "reads a part of the session, but a strategy of `strategies` summarizes or erases all of it; \
+             remove one of them"
         } else if self.summarizer.is_some() && profile.is_some_and(|p| p.summarization_threshold().is_some())
         {
-            "the memory shows a part of the session, and `summarization_threshold` asks for a summary of all of it"
+            "reads a part of the session, but `summarization_threshold` asks for a summary of all of it; \
+             remove one of them"
         } else if persistence == Persistence::Flush && view.writes() {
-            "the memory shows a part of the session, and the `persistence` FLUSH replaces all of it"
+            "reads a part of the session, but the `persistence` FLUSH replaces all of it; use another \
+             persistence"
         } else {
             return Ok(());
         };
@@ -373,7 +379,7 @@ impl Sessions {
             Some(max_tokens) if tokens > max_tokens => Err(Error::invalid(
                 operation,
                 field,
-                "the system prompt and the hints do not fit into the window",
+                "the system prompt and the hints exceed the window; shorten them or raise `max_tokens`",
             )
             .with_limit(tokens, max_tokens)),
             _ => Ok(()),

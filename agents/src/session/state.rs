@@ -8,6 +8,7 @@ use larder_kernel::{
 };
 
 use super::flush::{Mark, unmarked};
+use super::record::Record;
 use crate::compaction::{MessageMark, Summary, SummaryStore};
 use crate::context::memory::LimitedWindow;
 use crate::lookback::Lookback;
@@ -33,6 +34,8 @@ pub(crate) struct Walk {
     pub(crate) tokens: Option<u64>,
     /// Reads only messages before this position.
     pub(crate) before: Option<Seq>,
+    /// Reads only messages after this position.
+    pub(crate) after: Option<Seq>,
 }
 
 /// The valid summary of a session.
@@ -57,7 +60,7 @@ impl From<Summary> for Held {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     /// The newest messages after the summary, oldest first.
     pub(crate) messages: Vec<StoredMessage>,
@@ -90,11 +93,20 @@ impl State {
     }
 }
 
+/// The stored data of a session.
+pub(crate) struct Loaded {
+    pub(crate) record: Record,
+    pub(crate) reader: Reader,
+    /// The last position of the thread, if the inference may remove messages.
+    pub(crate) seen: Option<Seq>,
+    pub(crate) state: State,
+}
+
 /// The newest messages of a thread.
 struct Walked {
     /// The messages, oldest first.
     messages: Vec<StoredMessage>,
-    /// `true` if these are all messages of the thread.
+    /// `true` if these are all messages of the thread after the start of the walk.
     whole: bool,
     /// `true` if the view ended the scan or left messages out.
     limited: bool,
@@ -112,14 +124,28 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Reads backwards to the extent that `walk` defines.
+    /// Reads backwards to the extent that `walk` defines. A walk without limit ends at the thread's summary.
     ///
     /// The messages are read before the summary. If a replacement happens in between, its mark shows it, and
     /// a summary of the replaced messages is not used for the new ones.
     pub(crate) async fn read(&self, thread: &Thread, walk: Walk) -> Result<State> {
+        if walk.reach == Reach::Everything && self.sees_all() {
+            let kept = self.summaries.get(thread).await?;
+            if let Some(up_to) = kept.map(|kept| kept.summary.up_to) {
+                let state = self.read_to(thread, Walk { after: Some(up_to), ..walk }).await?;
+                // Without a current summary of the skipped messages, they are read too.
+                if state.summary.as_ref().is_some_and(|held| held.up_to >= up_to) {
+                    return Ok(state);
+                }
+            }
+        }
+        self.read_to(thread, walk).await
+    }
+
+    async fn read_to(&self, thread: &Thread, walk: Walk) -> Result<State> {
         let walked = self.walk_back(thread, walk).await?;
         let first = match walked.messages.first() {
-            Some(first) if walked.whole && !walked.limited => Some(first.clone()),
+            Some(first) if walked.whole && walk.after.is_none() && !walked.limited => Some(first.clone()),
             _ => self.history.get_messages(thread, 0, 1).await?.into_iter().next(),
         };
         self.with_summary(thread, walked, first).await
@@ -127,7 +153,7 @@ impl Reader {
 
     /// Reads all messages of a session.
     pub(crate) async fn read_all(&self, thread: &Thread) -> Result<(Vec<StoredMessage>, Option<Held>)> {
-        let walk = Walk { reach: Reach::Everything, tokens: None, before: None };
+        let walk = Walk { reach: Reach::Everything, tokens: None, before: None, after: None };
         let all = self.all();
         let walked = all.walk_back(thread, walk).await?;
         let (first, messages) = (walked.messages.first().cloned(), walked.messages.clone());
@@ -149,7 +175,7 @@ impl Reader {
         let kept = stored.filter(|(_, current)| *current).map(|(stored, _)| stored.summary);
         let kept = kept.filter(|summary| holds(&summary.strategy, mark.as_ref()));
         // A summary covers messages of all authors, so an agent that may not see all of them does not get it.
-        let sees_all = self.view.reads() && self.view.filter().is_empty();
+        let sees_all = self.sees_all();
         let kept = kept.filter(|_| sees_all);
         let covered = kept.as_ref().and_then(|kept| kept.covers).map(|covers| covers.first);
         let first_mark = covered.or_else(|| first.as_ref().map(MessageMark::from));
@@ -175,7 +201,7 @@ impl Reader {
             first: first_mark,
             covered_last: None,
             thread_first,
-            unread_before: match self.view.filter().is_empty() && self.view.reads() {
+            unread_before: match sees_all {
                 true => oldest.filter(|_| !whole).or(limited.then_some(Seq::MAX)),
                 false => Some(Seq::MAX),
             },
@@ -183,6 +209,10 @@ impl Reader {
             revision,
             read,
         })
+    }
+
+    fn sees_all(&self) -> bool {
+        self.view.reads() && self.view.filter().is_empty()
     }
 
     /// Returns a reader without limits on the view.
@@ -208,6 +238,9 @@ impl Reader {
             read.pages += 1;
             read.messages += size(page.len());
             for stored in page.into_iter().rev() {
+                if walk.after.is_some_and(|after| stored.seq <= after) {
+                    break 'pages (true, false);
+                }
                 bytes += size(stored.message.size_bytes());
                 let is_full = self.view.last().is_some_and(|last| newest_first.len() >= last);
                 if is_full || self.view.max_bytes().is_some_and(|max| bytes > max) {

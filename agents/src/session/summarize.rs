@@ -11,7 +11,7 @@ use larder_kernel::{
 use super::flush::Mark;
 use super::state::{Held, Reader, State};
 use crate::compaction::turns::units;
-use crate::compaction::{Answers, SummaryClaim};
+use crate::compaction::{Answers, MessageMark, SummaryClaim, base_of};
 
 const OPERATION: &str = "session.summarize";
 /// The page size for reading messages.
@@ -22,8 +22,9 @@ const CLAIM_MARGIN: Duration = Duration::from_secs(10);
 const OUTPUT_PART: u64 = 4;
 const OUTPUT_TOKENS_MIN: u64 = 64;
 
-const INSTRUCTIONS: &str = "Summarize the conversation below for somebody who goes on with it. Keep names, numbers, \
-decisions, open questions and what was promised. Write plain sentences and nothing but the summary.";
+const INSTRUCTIONS: &str = "Summarize the conversation below for somebody who goes on with it. Keep names, \
+                            numbers, decisions, open questions and what was promised. Write plain sentences \
+                            and nothing but the summary.";
 
 /// The occasions on which a session is summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -109,16 +110,23 @@ impl Summarizer {
         let lasts = self.timeout + CLAIM_MARGIN;
         let Some(mut claim) = reader.summaries.claim(thread, lasts).await? else { return Ok(None) };
         let made = async {
-            let mut job = Job { summarizer: self, reader, thread, sizes, held: state.summary.clone() };
-            let mut next = Some(first);
+            let before = state.summary.as_ref().map(|held| (held.up_to, &*held.text));
+            let base = base_of(before, state.first);
+            let drafted = match &base {
+                Some(base) => reader.summaries.draft(thread, base, |mark| has_read(state, mark)).await?,
+                None => None,
+            };
+            let drafted = drafted.map(Held::from);
+            let mut next = match &drafted {
+                Some(held) => over(reader, state, sizes, held),
+                None => Some(first),
+            };
+            let held = drafted.or_else(|| state.summary.clone());
+            let mut job = Job { summarizer: self, reader, thread, sizes, base, held };
             while let Some(up_to) = next {
                 job.take_in_up_to(up_to, &mut claim).await?;
                 let Some(held) = &job.held else { break };
-                let left = state.messages.partition_point(|stored| stored.seq <= held.up_to);
-                let left = &state.messages[left..];
-                // The summary may be longer than requested. Messages that no longer fit become part of it.
-                let fits = tokens_of_all(reader, left) <= sizes.room(held.tokens);
-                next = if fits { None } else { split(reader, left, sizes, held.tokens) };
+                next = over(reader, state, sizes, held);
             }
             Ok(job.held)
         }
@@ -135,6 +143,8 @@ struct Job<'a> {
     reader: &'a Reader,
     thread: &'a Thread,
     sizes: Sizes,
+    /// The identity of what the summary extends.
+    base: Option<String>,
     held: Option<Held>,
 }
 
@@ -169,15 +179,20 @@ impl Job<'_> {
         let marked = |stored: &StoredMessage| Mark::of(&stored.message).is_some_and(|mark| mark.summary);
         // If a replacement stored a summary in the thread, that summary is the summary so far.
         let messages: Vec<_> = messages.into_iter().filter(|stored| !marked(stored)).collect();
-        let Some(last) = messages.last().map(|stored| stored.seq) else { return Ok(()) };
+        let Some(last) = messages.last().map(MessageMark::from) else { return Ok(()) };
         let text = self.ask(&messages).await?;
-        self.held = Some(Held {
-            up_to: last,
+        let held = Held {
+            up_to: last.seq,
             tokens: self.reader.tokens(&ChatMessage::system(text.as_str())),
             text,
             messages: self.held.as_ref().map_or(0, |held| held.messages)
                 + larder_kernel::check::size(messages.len()),
-        });
+        };
+        if let Some(base) = &self.base {
+            // The summary is valid without its draft, which only saves another process a model call.
+            let _ = self.reader.summaries.keep_draft(self.thread, base, last, &held.summary()).await;
+        }
+        self.held = Some(held);
         Ok(())
     }
 
@@ -200,10 +215,20 @@ impl Job<'_> {
                 .with_output_tokens_max(u32::try_from(tokens_max).unwrap_or(u32::MAX));
         let answer = tokio::time::timeout(self.summarizer.timeout, self.summarizer.model.generate(request))
             .await
-            .map_err(|_| Error::new(ErrorKind::Timeout, OPERATION, "the model did not answer in time"))??;
+            .map_err(|_| {
+                Error::new(
+                    ErrorKind::Timeout,
+                    OPERATION,
+                    "the model did not respond in time; try again or raise the time limit",
+                )
+            })??;
         let text = answer.text.trim();
         if answer.role != Role::Assistant || text.is_empty() || !answer.tool_calls.is_empty() {
-            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the model's answer is no summary"));
+            return Err(Error::new(
+                ErrorKind::Unexpected,
+                OPERATION,
+                "the model's response is not a summary",
+            ));
         }
         if crate::model::is_cut_off(&answer) {
             return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the model's summary was cut off"));
@@ -212,12 +237,25 @@ impl Job<'_> {
             return Err(Error::new(
                 ErrorKind::Unexpected,
                 OPERATION,
-                "the summary is too long for the window",
+                "the summary does not fit into the window; raise `max_tokens`",
             ));
         }
         self.summarizer.answers.put(key, text.to_owned());
         Ok(text.to_owned())
     }
+}
+
+fn has_read(state: &State, mark: MessageMark) -> bool {
+    state.messages.iter().any(|stored| MessageMark::from(stored) == mark)
+}
+
+/// Returns the last message that must become part of the summary too. The summary may be longer than
+/// requested, so that the messages after it do not fit into the window.
+fn over(reader: &Reader, state: &State, sizes: Sizes, held: &Held) -> Option<Seq> {
+    let left = state.messages.partition_point(|stored| stored.seq <= held.up_to);
+    let left = &state.messages[left..];
+    let fits = tokens_of_all(reader, left) <= sizes.room(held.tokens);
+    if fits { None } else { split(reader, left, sizes, held.tokens) }
 }
 
 /// Returns the last message that becomes part of the summary. The newer half of the tokens stays verbatim, in

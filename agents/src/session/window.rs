@@ -12,7 +12,7 @@ use super::left_out::{LeftOut, Present};
 use super::record::{Hint, Record};
 use super::state::{Held, Reader, State};
 use crate::compaction::turns::units;
-use crate::compaction::{self, pair_tool_calls, summary_in};
+use crate::compaction::{self, close_tool_calls, summary_in};
 use crate::context::explain::Stage;
 use crate::tokens::{TokenCounter, tokens_of};
 
@@ -174,7 +174,8 @@ impl Assembler {
             Some(max_tokens) if fixed > max_tokens => Err(Error::invalid(
                 BEGIN,
                 "messages",
-                "the prompt, the hints and the new messages are over max_tokens of the session's profile",
+                "the prompt, the hints and the new messages exceed `max_tokens` of the session's profile; \
+                 shorten them or raise it",
             )
             .with_limit(fixed, max_tokens)),
             _ => Ok(fixed),
@@ -212,7 +213,7 @@ impl Assembler {
             present.step(ROLLING_WINDOW, &window.messages, (None, None));
         }
         check_answers(&window.messages, window.messages.len() - new.len())?;
-        window.messages = pair_tool_calls(window.messages);
+        window.messages = close_tool_calls(window.messages);
         told.step("pair_tool_calls", true, shown.as_ref(), &window.messages);
         present.step("pair_tool_calls", &window.messages, (None, None));
         let mut messages = head(record, shown, self.hint_order);
@@ -373,7 +374,7 @@ fn roll(
 }
 
 /// Checks that each new tool result belongs to a call that the model has seen.
-fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()> {
+pub(super) fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()> {
     let calls = |messages: &[WindowMessage]| -> HashSet<String> {
         let calls = messages.iter().flat_map(|message| &message.message.tool_calls);
         calls.map(|call| call.id.clone()).collect()
@@ -381,7 +382,7 @@ fn check_answers(messages: &[WindowMessage], new: usize) -> Result<()> {
     let mut known = calls(&messages[..new]);
     for (index, message) in messages.iter().enumerate().skip(new) {
         if !message.message.tool_results.iter().all(|result| known.contains(&result.call_id)) {
-            let error = "a tool's result answers no call of the session";
+            let error = "a tool result belongs to no tool call of the session; append the call first";
             return Err(Error::invalid(BEGIN, "messages", error));
         }
         known.extend(calls(&messages[index..=index]));

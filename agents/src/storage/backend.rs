@@ -86,9 +86,13 @@ impl MemoryBackend {
         let reserve = || self.inner.quota.try_reserve(bytes);
         let reserved = reserve().or_else(|held| if self.sweep(usize::MAX) { reserve() } else { Err(held) });
         reserved.map_err(|held| {
-            Error::new(ErrorKind::ResourceExhausted, operation, "the place in memory is full")
-                .with_field("place.bytes")
-                .with_limit(held.saturating_add(bytes), self.bytes_max())
+            Error::new(
+                ErrorKind::ResourceExhausted,
+                operation,
+                "the memory backend is full; raise its limit or delete data",
+            )
+            .with_field("place.bytes")
+            .with_limit(held.saturating_add(bytes), self.bytes_max())
         })
     }
 

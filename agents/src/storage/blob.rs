@@ -121,7 +121,7 @@ fn entry(info: &BlobInfo) -> BlobEntry {
 }
 
 fn not_found(operation: &'static str) -> Error {
-    Error::new(ErrorKind::NotFound, operation, "no blob has this key")
+    Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key")
 }
 
 /// Returns a tag that no other write of any process has. It combines the start time of this process
@@ -139,13 +139,17 @@ fn check_condition(condition: &BlobCondition, there: Option<&Arc<Stored>>) -> Re
     match condition {
         BlobCondition::None => Ok(()),
         BlobCondition::Absent if there.is_none() => Ok(()),
-        BlobCondition::Absent => {
-            Err(Error::new(ErrorKind::Conflict, OPERATION, "a blob with this key exists"))
-        }
+        BlobCondition::Absent => Err(Error::new(
+            ErrorKind::Conflict,
+            OPERATION,
+            "a blob with this key already exists; use another key or write without the condition",
+        )),
         BlobCondition::Matches(etag) if there.is_some_and(|stored| stored.info.etag == *etag) => Ok(()),
-        BlobCondition::Matches(_) => {
-            Err(Error::new(ErrorKind::Conflict, OPERATION, "the blob there does not have the tag given"))
-        }
+        BlobCondition::Matches(_) => Err(Error::new(
+            ErrorKind::Conflict,
+            OPERATION,
+            "the blob has another ETag or does not exist; read it again and retry",
+        )),
     }
 }
 

@@ -187,7 +187,11 @@ impl InMemoryGraphStore {
         let (state, entity, query) = (self.state.clone(), entity.clone(), query.clone());
         let all = move || {
             state.traverse(traversal, &entity, &query, usize::MAX).ok_or_else(|| {
-                Error::new(ErrorKind::Unexpected, operation, "a walk has no bound and met one")
+                Error::new(
+                    ErrorKind::Unexpected,
+                    operation,
+                    "internal error: unlimited traversal hit a limit",
+                )
             })
         };
         offload::run(operation, WAIT_STEPS, all).await

@@ -155,11 +155,19 @@ impl InMemoryHistoryProvider {
 }
 
 fn nothing_to_fork() -> Error {
-    Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages")
+    Error::new(
+        ErrorKind::NotFound,
+        "history.fork",
+        "the source has no messages to copy; check the thread and `up_to`",
+    )
 }
 
 fn target_is_there() -> Error {
-    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "history.fork",
+        "the target already has messages; fork into an empty thread",
+    )
 }
 
 impl Default for InMemoryHistoryProvider {
@@ -343,7 +351,11 @@ impl HistoryProvider for InMemoryHistoryProvider {
         if set == Some(true) {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::NotFound, "history.set_ttl", "the thread holds no messages"))
+            Err(Error::new(
+                ErrorKind::NotFound,
+                "history.set_ttl",
+                "the thread has no messages; append a message first",
+            ))
         }
     }
 

@@ -61,6 +61,6 @@ where
             Err(Error::new(ErrorKind::Unavailable, operation, "the async runtime is shutting down")
                 .with_outcome(Outcome::NotApplied))
         }
-        Err(_) => Err(Error::new(ErrorKind::Unexpected, operation, "the work ended in a panic")),
+        Err(_) => Err(Error::new(ErrorKind::Unexpected, operation, "the call panicked; report the defect")),
     }
 }

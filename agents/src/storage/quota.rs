@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_is_refused_because_of_the_reserves_of_others() {
+    fn reserves_of_other_callers_refuse_no_call() {
         let quota = Quota::new(STRIPES as u64 * RESERVE_BYTES);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_hold_and_release_adds_up() {
+    fn accounts_of_threads_add_up() {
         let quota = Quota::new(1 << 20);
         std::thread::scope(|scope| {
             for each in 1..=8 {

@@ -169,7 +169,11 @@ impl TaskStore for InMemoryTaskStore {
         self.conversations.write(&self.backend, &board.conversation, make, |conversation| {
             let there = conversation.boards.get(&board.agent);
             if there.is_some_and(|(_, state)| state.is_some()) {
-                return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "the board is there"));
+                return Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    OPERATION,
+                    "the board already exists; add tasks to it or use another id",
+                ));
             }
             let names = size(board.conversation.as_str().len() + board.agent.as_str().len());
             let held = if there.is_some() { 0 } else { NUMBERS_SHARE_BYTES + names };

@@ -209,7 +209,7 @@ impl InMemoryVectorStore {
     pub async fn build_index(&self, collection: &CollectionName) -> Result<bool> {
         const OPERATION: &str = "vectors.build_index";
         if !self.options.has_index() {
-            let message = "searches of this store are exact; open it with approximate search";
+            let message = "this store searches exactly; open it with approximate search";
             return Err(Error::new(ErrorKind::Unsupported, OPERATION, message));
         }
         let look = |rows: &Rows| (rows.dimensions(), rows.snapshot(), rows.index());

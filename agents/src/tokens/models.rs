@@ -190,7 +190,7 @@ mod tests {
 
     /// Proves: RAVI-11
     #[test]
-    fn a_models_context_is_found_by_the_names_that_providers_give_it() {
+    fn a_models_context_is_found_by_its_provider_names() {
         for (name, tokens) in [
             ("gpt-4", Some(8_192)),
             ("gpt-4-0613", Some(8_192)),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_family_stands_in_the_table_once() {
+    fn every_family_is_in_the_table_once() {
         let mut names: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
         names.sort_unstable();
         let all = names.len();

@@ -41,6 +41,19 @@ pub(super) fn asks_nothing(written: &RawValue) -> bool {
     matches!(written.get(), "null" | "[]")
 }
 
+/// Returns `true` if each call is one of a function, with an id.
+pub(super) fn are_common(written: &RawValue) -> bool {
+    if asks_nothing(written) {
+        return true;
+    }
+    // A value that is no list is refused where the calls are read.
+    let Ok(items) = serde_json::from_str::<Vec<Box<RawValue>>>(written.get()) else { return true };
+    items.iter().all(|item| {
+        let Ok(call) = Fields::parse(item.get(), "tool_calls[]") else { return true };
+        call.get_text("id").is_some_and(|id| !id.is_empty()) && call.has("function")
+    })
+}
+
 pub(super) fn parse(written: &RawValue) -> Result<Calls> {
     let items: Vec<Box<RawValue>> =
         serde_json::from_str(written.get()).map_err(|error| unreadable("tool_calls", &error))?;
@@ -57,12 +70,13 @@ pub(super) fn parse(written: &RawValue) -> Result<Calls> {
 fn parse_one(item: &RawValue) -> Result<(ToolCall, Option<CallRest>)> {
     // An invalid nested escape or an out-of-range number must fail now, not at export.
     serde_json::from_str::<Value>(item.get())
-        .map_err(|_| Error::invalid(PARSE, "tool_calls", "not JSON that can be read"))?;
+        .map_err(|_| Error::invalid(PARSE, "tool_calls", "is not valid JSON"))?;
     let mut call = Fields::parse(item.get(), "tool_calls[]")?;
     let id = call.take_text("id", "tool_calls[].id")?;
     let function = call.take("function");
-    let function = function
-        .ok_or_else(|| Error::invalid(PARSE, "tool_calls[].function", "missing: no call of a function"))?;
+    let function = function.ok_or_else(|| {
+        Error::invalid(PARSE, "tool_calls[].function", "is missing; write the function that is called")
+    })?;
     let mut function = Fields::parse(function.get(), "tool_calls[].function")?;
     let name = function.take_text("name", "tool_calls[].function.name")?;
     let (written, arguments) = match function.take("arguments") {

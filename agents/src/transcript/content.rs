@@ -9,7 +9,7 @@ use super::PARSE;
 use super::fields::{Fields, raw, text};
 
 /// The separator between the texts of two parts.
-const BETWEEN: char = '\n';
+pub(super) const BETWEEN: char = '\n';
 
 /// The form in which `content` was written. The message holds the text itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -52,11 +52,11 @@ impl Content {
         match json.as_bytes().first() {
             Some(b'"') => match text(&written) {
                 Some(text) => Ok((text, Self::Text)),
-                None => Err(Error::invalid(PARSE, "content", "an escape that is no character")),
+                None => Err(Error::invalid(PARSE, "content", "contains an escape that is not a character")),
             },
             Some(b'n') => Ok((String::new(), Self::Null)),
             Some(b'[') => parts(json),
-            _ => Err(Error::invalid(PARSE, "content", "neither text, null nor a list of parts")),
+            _ => Err(Error::invalid(PARSE, "content", "is neither text, null nor a list of parts")),
         }
     }
 
@@ -73,6 +73,20 @@ impl Content {
             _ => line.push_value("content", &said),
         }
     }
+}
+
+/// Returns `true` if a content is no list, or a list of texts only.
+pub(super) fn is_text_only(json: &str) -> bool {
+    if !json.starts_with('[') {
+        return true;
+    }
+    let parts: Vec<Box<RawValue>> = serde_json::from_str(json).unwrap_or_default();
+    parts.iter().all(|part| {
+        let Ok(fields) = Fields::parse(part.get(), "content") else { return true };
+        let kind = fields.get_text("type");
+        let is_text = matches!(kind.as_deref(), None | Some("text" | "input_text" | "output_text"));
+        is_text && fields.get_text("text").is_some() && !fields.has("thought")
+    })
 }
 
 fn parts(json: &str) -> Result<(String, Content)> {
@@ -95,7 +109,11 @@ fn parts(json: &str) -> Result<(String, Content)> {
             continue;
         }
         if !part.get().starts_with('{') {
-            return Err(Error::invalid(PARSE, "content", "a part that is neither an object nor text"));
+            return Err(Error::invalid(
+                PARSE,
+                "content",
+                "contains a part that is neither an object nor text",
+            ));
         }
         // An invalid nested escape or an out-of-range number must fail now, not at export.
         serde_json::from_str::<Value>(part.get()).map_err(malformed)?;

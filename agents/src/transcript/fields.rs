@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 use super::PARSE;
 
+const TWICE: &str = "the name of a field occurs twice";
+
 /// The fields of an object, with unique names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fields(Vec<(String, Box<RawValue>)>);
@@ -30,7 +32,17 @@ impl Fields {
     /// Removes a field that must be a string.
     pub(super) fn take_text(&mut self, name: &str, what: &'static str) -> Result<String> {
         let value = self.take(name).ok_or_else(|| Error::invalid(PARSE, what, "missing"))?;
-        text(&value).ok_or_else(|| Error::invalid(PARSE, what, "no text"))
+        text(&value).ok_or_else(|| Error::invalid(PARSE, what, "not a string"))
+    }
+
+    /// Returns a field.
+    pub(super) fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// Returns a field that is a string.
+    pub(super) fn get_text(&self, name: &str) -> Option<String> {
+        self.get(name).and_then(text)
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -109,7 +121,7 @@ impl<'de> Visitor<'de> for Reader {
         let mut names = std::collections::HashSet::new();
         while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
             if !names.insert(name.clone()) {
-                return Err(de::Error::custom("a field stands twice"));
+                return Err(de::Error::custom(TWICE));
             }
             fields.0.push((name, compact(&value).map_err(de::Error::custom)?));
         }
@@ -131,18 +143,20 @@ pub(super) fn raw(value: &impl Serialize) -> Result<Box<RawValue>> {
 /// Returns an error with the position of invalid JSON. It quotes nothing.
 pub(super) fn unreadable(what: &'static str, error: &serde_json::Error) -> Error {
     let column = error.column();
+    let twice = error.to_string().contains(TWICE);
     let reason = match error.classify() {
-        serde_json::error::Category::Eof => "the JSON ends too early".to_owned(),
-        serde_json::error::Category::Data => format!("not the JSON of {}, at column {column}", shape(what)),
+        serde_json::error::Category::Eof => "the JSON ends too early (complete it)".to_owned(),
+        _ if twice => format!("the name of a field occurs twice, before column {column} (rename one)"),
+        serde_json::error::Category::Data => format!("not the JSON of {}", shape(what)),
         _ => format!("not JSON, at column {column}"),
     };
-    let twice = error.to_string().contains("a field stands twice");
-    let reason = if twice { format!("a field stands twice, before column {column}") } else { reason };
-    Error::invalid(PARSE, what, reason)
+    let error_line = error.line();
+    let error = Error::invalid(PARSE, what, reason);
+    if error_line > 1 { error.with_context("line", larder_kernel::check::size(error_line)) } else { error }
 }
 
 fn shape(what: &str) -> &'static str {
-    if what == "tool_calls" { "a list" } else { "an object" }
+    if matches!(what, "tool_calls" | "content" | "parts") { "a list" } else { "an object" }
 }
 
 /// Removes whitespace between the parts of the JSON, because a line break would end the output line.

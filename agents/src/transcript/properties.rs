@@ -6,21 +6,21 @@
 use std::collections::BTreeMap;
 
 use larder_kernel::{AgentId, BlobKey, BlobRef, Metadata, RunId, Timestamp, ToolCall};
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::*;
 
 /// JSON with numbers in their original spelling.
 #[derive(Debug, PartialEq)]
-enum Exact {
+pub(super) enum Exact {
     Object(BTreeMap<String, Exact>),
     Array(Vec<Exact>),
     Number(String),
     Other(Value),
 }
 
-fn exact(json: &str) -> Exact {
+pub(super) fn exact(json: &str) -> Exact {
     let json = json.trim();
     match json.as_bytes()[0] {
         b'{' => {
@@ -37,7 +37,7 @@ fn exact(json: &str) -> Exact {
 }
 
 /// Simulates the most lossy store: numbers lose their spelling. (Metadata never keeps the order of keys.)
-fn stored(mut message: ChatMessage) -> ChatMessage {
+pub(super) fn stored(mut message: ChatMessage) -> ChatMessage {
     message.metadata = message
         .metadata
         .iter()
@@ -46,7 +46,7 @@ fn stored(mut message: ChatMessage) -> ChatMessage {
     message
 }
 
-fn round_trip(line: &str) -> Vec<String> {
+pub(super) fn round_trip(line: &str) -> Vec<String> {
     let message = parse_line(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let lines = to_lines(&message).unwrap();
     assert_eq!(lines, to_lines(&stored(message)).unwrap());
@@ -56,27 +56,57 @@ fn round_trip(line: &str) -> Vec<String> {
 #[test]
 fn hostile_lines_come_back_as_they_were_written() {
     let lines = [
-        r#"{"role":"user","content":"","a":null,"b":{"c":[null,{"d":-0.0}]},"n":1e16,"z":0.0,"m":-0,"i":1.0}"#,
-        r#"{"role":"user","content":"x","big":123456789012345678901234567890,"u":18446744073709551615,"s":-9223372036854775808}"#,
+        concat!(
+            r#"{"role":"user","content":"","a":null,"b":{"c":[null,{"d":-0.0}]},"n":1e16,"z":0.0,"m":-0,"#,
+            r#""i":1.0}"#,
+        ),
+        concat!(
+            r#"{"role":"user","content":"x","big":123456789012345678901234567890,"#,
+            r#""u":18446744073709551615,"s":-9223372036854775808}"#,
+        ),
         r#"{"role":"user","content":"x","f":0.1,"g":1e-7,"h":1.5E+2,"e":2.5e300}"#,
         r#"{"role":"user","content":"a\u0000b","nul":"\u0000","nul\u0000key":{"\u0000":1}}"#,
-        r#"{"content":"\ud83d\ude00 é e\u0301 \u2028\u000b","role":"user","ключ":"значение","":"","a.b":1,"$ref":"x"}"#,
+        concat!(
+            r#"{"content":"\ud83d\ude00 é e\u0301 \u2028\u000b","role":"user","ключ":"значение","":"","#,
+            r#""a.b":1,"$ref":"x"}"#,
+        ),
         r#"{"role":"system","content":"s","name":"boss"}"#,
         r#"{"role":"developer","content":[{"type":"text","text":"d"}]}"#,
-        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1e16"}}]}"#,
-        r#"{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","arguments":{"a":-0.0}}},{"index":1,"id":"c2","type":"function","function":{"name":"g","strict":null}}]}"#,
+        concat!(
+            r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","#,
+            r#""function":{"name":"f","arguments":"{\"a\":1e16"}}]}"#,
+        ),
+        concat!(
+            r#"{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","#,
+            r#""arguments":{"a":-0.0}}},{"index":1,"id":"c2","type":"function","function":{"name":"g","#,
+            r#""strict":null}}]}"#,
+        ),
         r#"{"role":"assistant","content":"","tool_calls":[],"refusal":null,"annotations":[],"audio":null}"#,
         r#"{"role":"assistant","refusal":"No."}"#,
         r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}"#,
         r#"{"role":"user","content":"x","tool_calls":null,"tool_call_id":null}"#,
         r#"{"role":"tool","content":"","tool_call_id":"c1","name":"f"}"#,
         r#"{"role":"tool","content":null,"tool_call_id":"c1","is_error":true}"#,
-        r#"{"role":"tool","content":[{"type":"text","text":"a\nb"},{"type":"text","text":""}],"tool_call_id":"c1","is_error":"no"}"#,
+        concat!(
+            r#"{"role":"tool","content":[{"type":"text","text":"a\nb"},{"type":"text","text":""}],"#,
+            r#""tool_call_id":"c1","is_error":"no"}"#,
+        ),
         r#"{"role":"user","content":[]}"#,
-        r#"{"role":"user","content":["a",{"type":"text","text":"b","cache_control":{"type":"ephemeral"}},{"type":"image_url","image_url":{"url":"https://example.org/x.png","detail":1e0}},{"type":"text","text":null},{"text":"no type"}]}"#,
+        concat!(
+            r#"{"role":"user","content":["a",{"type":"text","text":"b","#,
+            r#""cache_control":{"type":"ephemeral"}},{"type":"image_url","#,
+            r#""image_url":{"url":"https://example.org/x.png","detail":1e0}},{"type":"text","text":null},"#,
+            r#"{"text":"no type"}]}"#,
+        ),
         r#"{"role":"user","content":"x","larder":{"created_at":"yesterday"},"larder.line":"{}"}"#,
-        r#"{"role":"user","content":"x","larder":{"created_at":"2026-01-02T03:04:05+00:00","metadata":{"a":1}}}"#,
-        r#"{"role":"user","content":"x","larder":null,"larder.line":null,"text":"y","metadata":{"larder.line":1}}"#,
+        concat!(
+            r#"{"role":"user","content":"x","larder":{"created_at":"2026-01-02T03:04:05+00:00","#,
+            r#""metadata":{"a":1}}}"#,
+        ),
+        concat!(
+            r#"{"role":"user","content":"x","larder":null,"larder.line":null,"text":"y","#,
+            r#""metadata":{"larder.line":1}}"#,
+        ),
         r#"{"role":"user","content":"x","larder":{"created_at":"2026-01-02T03:04:05Z","is_error":false}}"#,
     ];
     for line in lines {
@@ -93,13 +123,14 @@ fn hostile_lines_come_back_as_they_were_written() {
 }
 
 #[test]
-fn what_goes_to_the_model_and_to_metadata_is_where_programs_look_for_it() {
+fn fields_of_a_line_become_text_calls_and_metadata() {
     let message = parse_line(
         r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"x"},"b"],"tool_calls":
-            [{"id":"c1","type":"function","function":{"name":"f","arguments":{"a": 1}}}],"score":0.5,"n":{"deep":[1]}}"#,
+            [{"id":"c1","type":"function","function":{"name":"f","arguments":{"a": 1}}}],
+            "score":0.5,"n":{"deep":[1]}}"#,
     )
     .unwrap();
-    assert_eq!(message.text, "a\nb");
+    assert_eq!(message.text, "a\n[x: {\"type\":\"x\"}]\nb");
     assert_eq!(message.tool_calls, [ToolCall::new("c1", "f", r#"{"a":1}"#)]);
     assert_eq!(message.metadata.get("score"), Some(&json!(0.5)));
     assert_eq!(message.metadata.get("n"), Some(&json!({"deep": [1]})));
@@ -111,7 +142,7 @@ fn what_goes_to_the_model_and_to_metadata_is_where_programs_look_for_it() {
 #[test]
 fn a_line_that_is_no_message_is_refused_by_the_name_of_the_field() {
     let deep = format!(r#"{{"role":"user","content":"x","d":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
-    let large = format!(r#"{{"role":"user","content":"x","m":"{}"}}"#, "x".repeat(70_000));
+    let large = format!(r#"{{"role":"user","content":"x","m":"{}"}}"#, "x".repeat(4 * 1024 * 1024));
     let refused = [
         ("", "line"),
         ("{", "line"),
@@ -129,21 +160,20 @@ fn a_line_that_is_no_message_is_refused_by_the_name_of_the_field() {
         (r#"{"role":"user","content":{"text":"secret"}}"#, "content"),
         (r#"{"role":"user","content":[1]}"#, "content"),
         (r#"{"role":"user","content":"\ud800 secret"}"#, "content"),
-        (r#"{"role":"user","content":"x","secret":"\ud800"}"#, "line"),
+        (r#"{"role":"user","content":"x","a secret":"\ud800"}"#, "line"),
         (r#"{"role":"user","content":"x","n":1e999}"#, "line"),
         (r#"{"role":"tool","content":"secret"}"#, "tool_call_id"),
         (r#"{"role":"tool","content":"secret","tool_call_id":null}"#, "tool_call_id"),
-        (r#"{"role":"tool","content":"x","tool_call_id":""}"#, "message.tool_results.call_id"),
+        (r#"{"role":"tool","content":"x","tool_call_id":""}"#, "tool_call_id"),
         (r#"{"role":"user","content":"x","tool_calls":[{"id":"secret"}]}"#, "tool_calls"),
         (r#"{"role":"assistant","content":"x","tool_calls":{}}"#, "tool_calls"),
         (r#"{"role":"assistant","content":"x","tool_calls":[{"id":"c"}]}"#, "tool_calls[].function"),
-        (r#"{"role":"assistant","content":"x","tool_calls":[{"function":{"name":"f"}}]}"#, "tool_calls[].id"),
         (
             r#"{"role":"assistant","content":"x","tool_calls":[{"id":"c","function":{}}]}"#,
             "tool_calls[].function.name",
         ),
         (deep.as_str(), "line"),
-        (large.as_str(), "message.metadata"),
+        (large.as_str(), "message"),
     ];
     for (line, field) in refused {
         let error = parse_line(line).unwrap_err();
@@ -175,13 +205,16 @@ fn a_message_that_came_from_no_line_is_the_same_after_a_line() {
     let lines = to_lines(&two).unwrap();
     assert_eq!(
         lines[0],
-        r#"{"role":"tool","content":"1","tool_call_id":"a","larder":{"created_at":"2026-01-02T03:04:05.000006Z"}}"#
+        concat!(
+            r#"{"role":"tool","content":"1","tool_call_id":"a","#,
+            r#""larder":{"created_at":"2026-01-02T03:04:05.000006Z"}}"#,
+        )
     );
     assert_eq!(parse_line(&lines[1]).unwrap().tool_results, [ToolResult::error("b", "2")]);
 }
 
 #[test]
-fn a_message_that_was_rewritten_since_is_written_as_it_is_now() {
+fn a_rewritten_message_is_written_in_its_current_form() {
     let mut message = parse_line(r#"{"role":"user","content":["a","b"]}"#).unwrap();
     message.text = "rewritten".to_owned();
     assert_eq!(to_lines(&message).unwrap(), [r#"{"role":"user","content":"rewritten"}"#]);
@@ -298,9 +331,25 @@ impl Chance {
     }
 
     fn part(&mut self) -> String {
-        match self.below(5) {
+        let kind = |kind: &str| ("type", format!("\"{kind}\""));
+        match self.below(9) {
             0 => self.text(),
             1 => format!(r#"{{"type":"text","text":{}}}"#, self.text()),
+            4 => {
+                let id = self.pick(&["\"c1\"", "\"\"", "null"]).to_owned();
+                let call = vec![kind("tool_use"), ("id", id), ("name", r#""f""#.to_owned())];
+                let call = call.into_iter().chain([("input", self.value(2))]).collect();
+                self.object(call, 1)
+            }
+            5 => {
+                let result = vec![kind("tool_result"), ("tool_use_id", r#""c1""#.to_owned())];
+                let result = result.into_iter().chain([("content", self.content())]).collect();
+                self.object(result, 1)
+            }
+            6 => {
+                let thought = vec![kind("thinking"), ("thinking", self.text())];
+                self.object(thought, 1)
+            }
             2 => {
                 let fields = vec![("text", self.text())];
                 self.object(fields, 2)

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::calls::CallRest;
 use super::content::Content;
 use super::fields::Fields;
+use super::shape::Form;
 use super::{PARSE, RECORD};
 
 /// The record is stored as one JSON text, which every backend returns byte for byte. Every message from a
@@ -21,6 +22,9 @@ pub(super) struct Record {
     pub(super) content: Content,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tool_calls: Option<Vec<Option<CallRest>>>,
+    /// The form of a line that is not in the common format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) form: Option<Form>,
     /// The fields that metadata cannot hold.
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     pub(super) fields: Fields,
@@ -37,7 +41,8 @@ fn is_false(value: &bool) -> bool {
 impl Record {
     /// Returns `true` if the line is written in the same way without the record.
     pub(super) fn is_superfluous(&self) -> bool {
-        let usual = !self.developer && self.content.is_text() && self.tool_calls.is_none();
+        let usual =
+            !self.developer && self.content.is_text() && self.tool_calls.is_none() && self.form.is_none();
         self.envelope && usual && self.fields.is_empty()
     }
 

@@ -119,10 +119,10 @@ pub async fn left_out(source: &Source, target: &[Contract]) -> Result<Vec<(Contr
 fn refusal(refused: &[(Contract, Difference)]) -> Error {
     let counts = refused.iter().map(|(contract, difference)| {
         let Difference { different, extra, .. } = difference;
-        format!("{contract} {different} other than in the source and {extra} that it has not")
+        format!("{contract} {different} different and {extra} only in the target")
     });
     let counts = counts.collect::<Vec<_>>().join("; ");
-    let message = format!("the target holds other data: {counts}; nothing was written");
+    let message = format!("the target contains other data: {counts}; nothing was written");
     Error::new(ErrorKind::AlreadyExists, OPERATION, message).with_field("target")
 }
 
@@ -256,6 +256,6 @@ fn is_whole(record: &Record) -> bool {
 }
 
 fn changed_meanwhile(contract: Contract) -> Error {
-    Error::new(ErrorKind::Conflict, OPERATION, "somebody else wrote while it was copied; run it again")
+    Error::new(ErrorKind::Conflict, OPERATION, "another client wrote during the copy; run it again")
         .with_context("contract", contract.as_str())
 }

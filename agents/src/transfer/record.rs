@@ -245,7 +245,7 @@ impl Record {
     pub(crate) fn canonical(&self) -> Result<String> {
         let unwritable = |_| {
             let kind = larder_kernel::ErrorKind::Unexpected;
-            larder_kernel::Error::new(kind, "transfer.canonical", "a record that JSON cannot express")
+            larder_kernel::Error::new(kind, "transfer.canonical", "the record cannot be written as JSON")
         };
         let mut value = serde_json::to_value(self).map_err(unwritable)?;
         if let Some(Value::Object(fields)) = value.get_mut("value")

@@ -64,7 +64,8 @@ impl Ordered {
         let Some(record) = self.scan.next().await? else { return Ok(None) };
         let key = record.sort_key();
         if self.last.as_ref().is_some_and(|last| *last >= key) {
-            let message = "a listing is not in the order of its contract";
+            let message = "a listing violates the order of its contract; run the conformance suite on the \
+                           backend";
             return Err(Error::new(ErrorKind::Corrupt, "transfer.walk", message)
                 .with_context("contract", record.contract().as_str()));
         }

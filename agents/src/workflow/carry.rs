@@ -14,10 +14,11 @@ const OPERATION: &str = "workflow.carry_forward";
 /// The longest text that one state may carry forward, in bytes.
 const TEXT_BYTES_MAX: usize = 32 * 1024;
 /// The largest number of states whose texts a state receives.
-const STATES_MAX: usize = 32;
+pub(crate) const STATES_MAX: usize = 32;
 /// The instructions for the model.
-const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, numbers, \
-     decisions, what was promised and what is still open. Answer with the summary alone.";
+const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, \
+                            numbers, decisions, what was promised and what is still open. Answer with the \
+                            summary alone.";
 
 /// A function that summarizes the conversation of a state. Its arguments are the state's name, the text of an
 /// earlier summary, and the messages since.
@@ -88,6 +89,10 @@ pub enum CarryFailure {
 /// When the workflow leaves a state for one with its own conversation, the left conversation is summarized.
 /// Every later state receives the summaries, oldest first, before its own conversation. On a further visit to
 /// a persistent state, the new summary extends its earlier one.
+///
+/// The summary of a persistent state is stored with the run. The summary of a transient state is held by the
+/// handle that made it, and no store ever holds it: after a restart, or through another handle, later states
+/// do not receive it. This also applies to [`UntilLeft`](super::TransientConversations::UntilLeft).
 ///
 /// ```
 /// use larder_agents::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
@@ -165,7 +170,7 @@ impl CarryForward {
 
     fn fitting(&self, text: String) -> Result<String> {
         if text.trim().is_empty() {
-            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the summarizer answered with nothing"));
+            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the summarizer returned no text"));
         }
         if text.len() > self.text_bytes_max {
             let error = Error::new(ErrorKind::Unexpected, OPERATION, "the summary is too long");
@@ -218,7 +223,7 @@ impl CarryForward {
 }
 
 /// Returns the message with the texts of the earlier states.
-pub(crate) fn told(carried: &[Carried], left_out: u64) -> Option<ChatMessage> {
+pub(crate) fn told(carried: &[&Carried], left_out: u64) -> Option<ChatMessage> {
     if carried.is_empty() {
         return None;
     }

@@ -49,6 +49,7 @@ impl Workflow {
             record,
             revision,
             local: self.local.clone(),
+            transient: self.transient.clone(),
             turn: None,
         };
         // The run and its remaining work are stored, so the next worker can copy the conversations that

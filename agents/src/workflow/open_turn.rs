@@ -1,5 +1,7 @@
 //! The state of an open turn.
 
+use larder_kernel::Error;
+
 use super::record::Visit;
 
 #[derive(Debug, Clone)]
@@ -10,6 +12,8 @@ pub(crate) struct OpenTurn {
     /// The number of transitions in this turn, including the pending one.
     pub(crate) fired: u32,
     pub(crate) pending: Option<Pending>,
+    /// The error of a conversation that could not be loaded.
+    pub(crate) load_failure: Option<Error>,
 }
 
 /// A transition that is committed at the end of the turn.

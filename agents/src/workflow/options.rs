@@ -7,6 +7,10 @@ use larder_kernel::{Error, Result, check};
 
 use super::carry::CarryForward;
 use super::spec::{StateSpec, WorkflowSpec};
+use crate::load::OnLoadError;
+
+/// The default number of the state's messages in a window.
+const WINDOW_MESSAGES_DEFAULT: usize = 100;
 
 /// The location of a transient state's conversation during the visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -29,7 +33,8 @@ pub struct WorkflowOptions {
     prompts: BTreeMap<String, String>,
     carry_forward: Option<CarryForward>,
     transient: TransientConversations,
-    window_messages: usize,
+    window_messages: Option<usize>,
+    on_load_error: OnLoadError,
 }
 
 impl Default for WorkflowOptions {
@@ -38,7 +43,8 @@ impl Default for WorkflowOptions {
             prompts: BTreeMap::new(),
             carry_forward: None,
             transient: TransientConversations::default(),
-            window_messages: 100,
+            window_messages: Some(WINDOW_MESSAGES_DEFAULT),
+            on_load_error: OnLoadError::default(),
         }
     }
 }
@@ -65,23 +71,40 @@ impl WorkflowOptions {
         self
     }
 
-    /// Sets the largest number of the state's messages in a window: 1 to 10,000.
+    /// Sets the largest number of the state's messages in a window: 1 to 10,000, or -1 for no limit.
     #[must_use]
-    pub fn with_window_messages(mut self, window_messages: usize) -> Self {
-        self.window_messages = window_messages;
+    pub fn with_window_messages(mut self, window_messages: i64) -> Self {
+        self.window_messages = match window_messages {
+            -1 => None,
+            // A number below -1 is refused with the options, as 0 is.
+            most => Some(usize::try_from(most).unwrap_or(0)),
+        };
+        self
+    }
+
+    /// Sets the reaction to a conversation that [`begin_turn`](super::Workflow::begin_turn) cannot load. By
+    /// default, `begin_turn` returns the error.
+    ///
+    /// With [`OnLoadError::Empty`], the window has no messages of the conversation, and
+    /// [`Workflow::load_failure`](super::Workflow::load_failure) returns the error. A run that cannot be read
+    /// is always an error, because its state is unknown.
+    #[must_use]
+    pub fn with_on_load_error(mut self, on_load_error: OnLoadError) -> Self {
+        self.on_load_error = on_load_error;
         self
     }
 
     pub(crate) fn check(&self, spec: &WorkflowSpec) -> Result<()> {
         const OPERATION: &str = "workflow.options";
-        check::batch(OPERATION, "window_messages", self.window_messages, PAGE_ITEMS_MAX)?;
+        let most = self.window_messages.unwrap_or(PAGE_ITEMS_MAX);
+        check::batch(OPERATION, "window_messages", most, PAGE_ITEMS_MAX)?;
         if let Some(carry_forward) = &self.carry_forward {
             carry_forward.check()?;
         }
         let missing = |state: &StateSpec| !self.prompts.contains_key(&state.prompt_task);
         match spec.states().iter().find(|(_, state)| missing(state)) {
             Some((name, _)) if !self.prompts.is_empty() => {
-                let message = format!("states.{name}.prompt_task: no prompt of this name was given");
+                let message = format!("states.{name}.prompt_task: this prompt is not defined; add it");
                 Err(Error::invalid(OPERATION, "prompts", message))
             }
             _ => Ok(()),
@@ -101,7 +124,12 @@ impl WorkflowOptions {
         self.transient
     }
 
-    pub(crate) fn window_messages(&self) -> usize {
+    /// Returns the largest number of messages in a window, or `None` without a limit.
+    pub(crate) fn window_messages(&self) -> Option<usize> {
         self.window_messages
+    }
+
+    pub(crate) fn on_load_error(&self) -> OnLoadError {
+        self.on_load_error
     }
 }

@@ -83,7 +83,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OrderedVisitor<T> {
         let (mut items, mut seen) = (Vec::new(), HashSet::new());
         while let Some(name) = map.next_key::<String>()? {
             if !seen.insert(name.clone()) {
-                return Err(A::Error::custom(format!("`{name}` stands twice")));
+                return Err(A::Error::custom(format!("`{name}` appears twice; remove one of them")));
             }
             let value = map.next_value()?;
             items.push((name, value));

@@ -36,7 +36,7 @@ pub struct TransitionRecord {
     pub event_id: String,
 }
 
-/// The text that later states receive about an earlier one.
+/// The text that later states receive about an earlier one. The stored run has those of persistent states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Carried {
     pub(crate) visit: Visit,
@@ -140,8 +140,9 @@ impl Record {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        serde_json::from_slice(bytes)
-            .map_err(|_| Error::new(ErrorKind::Corrupt, "workflow.read", "the stored run does not read back"))
+        serde_json::from_slice(bytes).map_err(|_| {
+            Error::new(ErrorKind::Corrupt, "workflow.read", "the stored run is corrupt; start a new run")
+        })
     }
 }
 

@@ -5,14 +5,15 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use larder_kernel::{
-    AppendOptions, BucketName, ChatMessage, Error, ErrorKind, HistoryProvider, IdempotencyKey, KeyValueStore,
+    BucketName, ChatMessage, Error, ErrorKind, HistoryProvider, IdempotencyKey, KeyValueStore,
     KeyValueStoreExt, Result, Revision, Thread,
 };
 
 use super::open_turn::OpenTurn;
 use super::options::{TransientConversations, WorkflowOptions};
-use super::record::{Address, Chore, Record, TransitionRecord, Visit};
+use super::record::{Address, Record, TransitionRecord, Visit};
 use super::spec::{Persistence, StateSpec, WorkflowSpec};
+use super::transient::TransientSummaries;
 
 /// The bucket that holds the runs.
 const BUCKET: &str = "larder.workflows";
@@ -34,6 +35,8 @@ pub struct Workflow {
     pub(crate) revision: Revision,
     /// The conversation of a transient state that is kept only in this handle.
     pub(crate) local: Option<(Visit, Vec<ChatMessage>)>,
+    /// The summaries that transient states pass to later states.
+    pub(crate) transient: TransientSummaries,
     pub(crate) turn: Option<OpenTurn>,
 }
 
@@ -118,8 +121,21 @@ impl Workflow {
         let record = Record::new(&spec, unique());
         let bucket = BucketName::new(BUCKET)?;
         let (id, revision) = (id.to_owned(), Revision::ZERO);
-        let (local, turn) = (None, None);
-        Ok(Self { history, state, bucket, id, address, spec, options, record, revision, local, turn })
+        let (local, transient, turn) = (None, TransientSummaries::default(), None);
+        Ok(Self {
+            history,
+            state,
+            bucket,
+            id,
+            address,
+            spec,
+            options,
+            record,
+            revision,
+            local,
+            transient,
+            turn,
+        })
     }
 
     /// Returns the run's id.
@@ -173,7 +189,11 @@ impl Workflow {
     /// `InvalidInput` with `state` if the state does not exist.
     pub fn thread(&self, state: &str) -> Result<Option<Thread>> {
         if self.spec.state(state).is_none() {
-            return Err(Error::invalid("workflow.thread", "state", "the workflow has no such state"));
+            return Err(Error::invalid(
+                "workflow.thread",
+                "state",
+                "the workflow does not define this state; check its name",
+            ));
         }
         let visit =
             [&self.record.anchor, &self.record.current].into_iter().find(|visit| visit.state == state);
@@ -223,7 +243,11 @@ impl Workflow {
         }
         let target = self.spec.state(self.current_state()).and_then(|state| state.target(event));
         let Some(target) = target.map(str::to_owned) else {
-            return Err(Error::invalid(OPERATION, "event", "the current state has no such event"));
+            return Err(Error::invalid(
+                OPERATION,
+                "event",
+                "the current state does not define this event; use one of its events",
+            ));
         };
         self.check_room(OPERATION)?;
         let mut next = self.record.clone();
@@ -255,7 +279,7 @@ impl Workflow {
             Some(_) => Err(Error::new(
                 ErrorKind::Conflict,
                 "workflow.fire",
-                "the event id was used for another event",
+                "the event id was used for a different event; use a new id",
             )),
             None => Ok(None),
         }
@@ -265,7 +289,7 @@ impl Workflow {
         match self.turn {
             None => Ok(()),
             Some(_) => {
-                Err(Error::new(ErrorKind::Conflict, operation, "a turn is open; end it or abandon it"))
+                Err(Error::new(ErrorKind::Conflict, operation, "a turn is open; complete it or abandon it"))
             }
         }
     }
@@ -275,8 +299,11 @@ impl Workflow {
         let size = larder_kernel::check::size;
         let (taken, most) = (size(self.record.history.len()), self.spec.max_transitions().into());
         if taken >= most {
-            let error =
-                Error::new(ErrorKind::ResourceExhausted, operation, "no further transition is allowed");
+            let error = Error::new(
+                ErrorKind::ResourceExhausted,
+                operation,
+                "the limit of transitions is reached; end the turn",
+            );
             return Err(error.with_field("max_transitions").with_limit(taken, most));
         }
         Ok(())
@@ -287,7 +314,8 @@ impl Workflow {
             Error::invalid(
                 "workflow.read",
                 "states",
-                "the run stands in a state that the specification lacks",
+                "the run is in a state that the specification does not define; use the specification that \
+                 started it",
             )
         })
     }
@@ -306,8 +334,9 @@ impl Workflow {
     /// Reads the stored record.
     pub(crate) async fn load(&self) -> Result<(Record, Revision)> {
         let entry = self.state.get(&self.bucket, &self.address.key).await?;
-        let entry = entry
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "workflow.read", "there is no run of this id"))?;
+        let entry = entry.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "workflow.read", "the run does not exist; start it first")
+        })?;
         let record = Record::from_bytes(&entry.value)?;
         self.state_of(&record.current)?;
         self.state_of(&record.anchor)?;
@@ -317,62 +346,6 @@ impl Workflow {
     pub(crate) async fn read(&mut self) -> Result<()> {
         let (record, revision) = self.load().await?;
         self.adopt(record, revision);
-        Ok(())
-    }
-
-    fn adopt(&mut self, record: Record, revision: Revision) {
-        if self.local.as_ref().is_some_and(|(visit, _)| *visit != record.anchor) {
-            self.local = None;
-        }
-        (self.record, self.revision) = (record, revision);
-    }
-
-    /// Replaces the record that this handle last read, or detects that an earlier attempt already did.
-    pub(crate) async fn commit(&mut self, next: Record) -> Result<()> {
-        let bytes = next.to_bytes()?;
-        match self.state.put_at(&self.bucket, &self.address.key, bytes, self.revision).await {
-            Ok(revision) => {
-                self.adopt(next, revision);
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                let (stored, revision) = self.load().await?;
-                let event = |record: &Record| record.history.last().map(|last| last.event.clone());
-                let own = stored.token == next.token && stored.current == next.current;
-                if own && event(&stored) == event(&next) {
-                    self.adopt(stored, revision);
-                    return Ok(());
-                }
-                let message = "another worker moved the workflow first; begin the turn again";
-                Err(Error::new(ErrorKind::Conflict, "workflow.commit", message))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Does the remaining work of a commit. Repeating it has no second effect, so any number of workers may
-    /// call it.
-    pub(crate) async fn settle(&mut self) -> Result<()> {
-        while let Some(chore) = self.record.chore.clone() {
-            let mut next = self.record.clone();
-            next.chore = None;
-            next.token = unique();
-            match chore {
-                Chore::Clear { thread } => {
-                    self.history.clear(&thread).await?;
-                }
-                Chore::Copy { threads } => self.copy(&threads).await?,
-                Chore::Append { thread, turn, messages } => {
-                    let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new(turn)?);
-                    let placed = self.history.append_many(&thread, messages, options).await?;
-                    next.covered(&thread.session, placed);
-                }
-            }
-            match self.commit(next).await {
-                Err(error) if error.kind() == ErrorKind::Conflict => self.read().await?,
-                other => other?,
-            }
-        }
         Ok(())
     }
 }
@@ -389,7 +362,11 @@ impl fmt::Debug for Workflow {
 /// Returns the error of a run that could not start because another caller created its key.
 pub(crate) fn exists(operation: &'static str, error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Conflict => Error::new(ErrorKind::AlreadyExists, operation, "the id has a run"),
+        ErrorKind::Conflict => Error::new(
+            ErrorKind::AlreadyExists,
+            operation,
+            "a run with this id already exists; open it or use another id",
+        ),
         _ => error,
     }
 }

@@ -215,7 +215,7 @@ impl WorkflowSpec {
 
     fn check(&self) -> Result<()> {
         if self.states.is_empty() {
-            return Err(wrong("states", "states", "a workflow has at least one state"));
+            return Err(wrong("states", "states", "has no states; define at least one"));
         }
         at_most("states", "states", self.states.len(), STATES_MAX)?;
         for (name, state) in self.states.iter() {
@@ -239,18 +239,26 @@ impl WorkflowSpec {
         for (event, target) in state.on_event.iter().flat_map(Ordered::iter) {
             check_name("on_event", &path("on_event"), event)?;
             if self.state(target).is_none() {
-                return Err(wrong("on_event", &path(&format!("on_event.{event}")), "leads to no state"));
+                return Err(wrong(
+                    "on_event",
+                    &path(&format!("on_event.{event}")),
+                    "leads to a state that is not defined; define it",
+                ));
             }
         }
         let leaves = state.events().next().is_some();
         if state.is_terminal() && leaves {
-            return Err(wrong("on_event", &path("on_event"), "a terminal state has no events"));
+            return Err(wrong(
+                "on_event",
+                &path("on_event"),
+                "has events, but the state is terminal; remove one of them",
+            ));
         }
         if state.control() == Control::Agent && !state.is_terminal() && !leaves {
             return Err(wrong(
                 "control",
                 &path("control"),
-                "an agent could never leave a state without events",
+                "has no events, so an agent could never leave the state; add an event",
             ));
         }
         Ok(())
@@ -258,9 +266,9 @@ impl WorkflowSpec {
 
     fn check_initial(&self) -> Result<()> {
         match self.state(self.initial()) {
-            None => Err(wrong("initial", "initial", "names no state")),
+            None => Err(wrong("initial", "initial", "is not a defined state; define it")),
             Some(state) if state.is_terminal() => {
-                Err(wrong("initial", "initial", "a terminal state: the workflow would end before it began"))
+                Err(wrong("initial", "initial", "is a terminal state; begin in another state"))
             }
             Some(_) => Ok(()),
         }
@@ -293,7 +301,7 @@ impl WorkflowSpec {
             Err(wrong(
                 "terminal",
                 &format!("states.{name}.terminal"),
-                "no events lead here from the initial state",
+                "cannot be reached from the initial state; add an event or remove the state",
             ))
         })
     }
@@ -306,17 +314,17 @@ fn wrong(field: &'static str, path: &str, rule: &str) -> Error {
 fn at_most(field: &'static str, path: &str, actual: usize, limit: usize) -> Result<()> {
     let size = larder_kernel::check::size;
     if actual > limit {
-        return Err(wrong(field, path, "over the limit").with_limit(size(actual), size(limit)));
+        return Err(wrong(field, path, "over the limit; reduce it").with_limit(size(actual), size(limit)));
     }
     Ok(())
 }
 
 fn check_name(field: &'static str, path: &str, name: &str) -> Result<()> {
     if name.is_empty() {
-        return Err(wrong(field, path, "an empty name"));
+        return Err(wrong(field, path, "is empty; write a name"));
     }
     if name.chars().any(char::is_control) {
-        return Err(wrong(field, path, "a name with a control character"));
+        return Err(wrong(field, path, "contains a control character; remove it"));
     }
     at_most(field, path, name.len(), NAME_BYTES_MAX)
 }

@@ -53,7 +53,7 @@ struct Arguments {
 /// Returns the event in a call.
 pub(crate) fn event_of(call: &ToolCall) -> Result<String> {
     let arguments: Arguments = serde_json::from_str(&call.arguments).map_err(|_| {
-        Error::invalid("workflow.on_tool_call", "arguments", r#"not an object with the one string "event""#)
+        Error::invalid("workflow.on_tool_call", "arguments", r#"is not an object with the string "event""#)
     })?;
     Ok(arguments.event)
 }

@@ -1,21 +1,18 @@
 //! The turns of a workflow: the model's window, its tool calls, and the data stored at the end.
 
-use std::sync::Arc;
-
-use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::history::check_append;
 use larder_kernel::{
-    AppendOptions, ChatMessage, Error, ErrorKind, IdempotencyKey, Result, Seq, Thread, ToolCall, ToolResult,
-    Window, WindowMessage, check,
+    AppendOptions, ChatMessage, Error, ErrorKind, HistoryProviderExt, IdempotencyKey, Result, Thread,
+    ToolCall, ToolResult, Window, WindowMessage, check,
 };
 
 use super::carry::told;
 use super::open_turn::{OpenTurn, Pending};
-use super::record::{Carried, Chore, Record, Visit};
+use super::record::Visit;
 use super::run::{Workflow, unique};
-use super::spec::{Control, Persistence, StateSpec};
+use super::spec::{Control, StateSpec};
 use super::tool::{TRANSITION_TOOL, ToolDefinition, arrival, event_of};
-use crate::compaction::pair_ended_tool_calls;
+use crate::compaction::close_tool_calls;
 
 /// The size limit of a turn's messages, in bytes. They are part of one value of the store while the
 /// transition is committed.
@@ -56,13 +53,13 @@ impl Workflow {
         self.read().await?;
         self.settle().await?;
         let mut next = self.record.clone();
+        next.token = unique();
         if self.land(&mut next, "", &[]).await? {
-            next.token = unique();
             self.commit(next).await?;
             self.settle().await?;
         }
         let source = self.record.anchor.clone();
-        let window = self.window(&source).await?;
+        let (window, load_failure) = self.window(&source).await?;
         let state = self.state_of(&source)?;
         let turn = TurnWindow {
             turn: unique(),
@@ -71,7 +68,7 @@ impl Workflow {
             window,
             tools: self.tools(),
         };
-        self.turn = Some(OpenTurn { id: turn.turn.clone(), source, fired: 0, pending: None });
+        self.turn = Some(OpenTurn { id: turn.turn.clone(), source, fired: 0, pending: None, load_failure });
         Ok(turn)
     }
 
@@ -83,6 +80,13 @@ impl Workflow {
             return Vec::new();
         }
         self.spec.state(self.current_state()).and_then(ToolDefinition::transition).into_iter().collect()
+    }
+
+    /// Returns the error of a conversation that could not be loaded, if the open turn continues without it.
+    /// See [`WorkflowOptions::with_on_load_error`](super::WorkflowOptions::with_on_load_error).
+    #[must_use]
+    pub fn load_failure(&self) -> Option<&Error> {
+        self.turn.as_ref()?.load_failure.as_ref()
     }
 
     /// Returns the target state of the open turn's pending transition.
@@ -196,8 +200,8 @@ impl Workflow {
         if let Some(pending) = &turn.pending {
             next.step(&pending.event, &pending.to, &pending.event_id);
         }
+        next.token = format!("{}#end", turn.id);
         if self.land(&mut next, &turn.id, &messages).await? {
-            next.token = format!("{}#end", turn.id);
             self.commit(next).await?;
             self.turn = None;
             // The commit includes the messages, so the next worker can write those that cannot be written
@@ -235,7 +239,7 @@ impl Workflow {
             return Ok(());
         };
         let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new(&turn.id)?);
-        let transient = self.state_of(&turn.source)?.persistence() == Persistence::Transient;
+        let transient = !self.is_persistent(&turn.source)?;
         self.history.append_many(&thread, messages, options).await?;
         // Another worker may have left the state and cleared the conversation before these messages were
         // written.
@@ -245,102 +249,42 @@ impl Workflow {
         Ok(())
     }
 
-    /// Ends a chain of transitions if it has reached a state with its own prompt: carries the conversation
-    /// forward and leaves the turn's messages to be stored. Returns `true` if the record must be committed.
-    pub(crate) async fn land(&self, next: &mut Record, turn: &str, messages: &[ChatMessage]) -> Result<bool> {
-        let left = next.anchor.clone();
-        if next.current == left || !self.state_of(&next.current)?.lands() {
-            return Ok(false);
-        }
-        self.carry(next, &left, messages).await?;
-        let persistent = self.state_of(&left)?.persistence() == Persistence::Persistent;
-        next.chore = match self.home(&left)? {
-            Some(thread) if !persistent => Some(Chore::Clear { thread }),
-            Some(thread) if !messages.is_empty() => {
-                Some(Chore::Append { thread, turn: turn.to_owned(), messages: messages.to_vec() })
-            }
-            _ => None,
-        };
-        next.anchor = next.current.clone();
-        Ok(true)
-    }
-
-    async fn carry(&self, next: &mut Record, left: &Visit, messages: &[ChatMessage]) -> Result<()> {
-        let Some(carry_forward) = self.options.carry_forward() else { return Ok(()) };
-        let persistent = self.state_of(left)?.persistence() == Persistence::Persistent;
-        let goes_on = |carried: &Carried| carried.visit.state == left.state && carried.up_to.is_some();
-        let earlier = next.carried.iter().position(goes_on).filter(|_| persistent);
-        let earlier = earlier.map(|at| next.carried.remove(at));
-        let after = earlier.as_ref().and_then(|earlier| earlier.up_to).unwrap_or(Seq::MIN);
-        let (mut said, last) = match self.home(left)? {
-            Some(thread) => self.said_since(&thread, after).await?,
-            None => (self.local_of(left).to_vec(), after),
-        };
-        said.extend_from_slice(messages);
-        if said.is_empty() {
-            next.carried.extend(earlier);
-            return Ok(());
-        }
-        let before = earlier.as_ref().map(|earlier| earlier.text.as_str());
-        let (text, verbatim) = carry_forward.text(&left.state, before, &said).await?;
-        // The position of a thread before its first message is 0.
-        let up_to = persistent.then(|| last.max(Seq::ZERO));
-        next.carried.push(Carried { visit: left.clone(), text, verbatim, up_to });
-        while next.carried.len() > carry_forward.states_max() {
-            next.carried.remove(0);
-            next.carried_left_out += 1;
-        }
-        Ok(())
-    }
-
-    /// Returns the messages stored after a position, and the position of the last one.
-    async fn said_since(&self, thread: &Thread, mut after: Seq) -> Result<(Vec<ChatMessage>, Seq)> {
-        let mut said = Vec::new();
-        loop {
-            let page = self.history.page_after(thread, after, PAGE_ITEMS_MAX).await?;
-            let Some(last) = page.last() else { return Ok((said, after)) };
-            after = last.seq;
-            let full = page.len() == PAGE_ITEMS_MAX;
-            said.extend(page.into_iter().map(|stored| Arc::unwrap_or_clone(stored.message)));
-            if !full {
-                return Ok((said, after));
-            }
-        }
-    }
-
-    fn local_of(&self, visit: &Visit) -> &[ChatMessage] {
-        match &self.local {
-            Some((local, messages)) if local == visit => messages,
-            _ => &[],
-        }
-    }
-
-    async fn window(&self, source: &Visit) -> Result<Window> {
+    /// Makes the window of a turn. Also returns the error of a conversation that could not be loaded.
+    async fn window(&self, source: &Visit) -> Result<(Window, Option<Error>)> {
         let thread = self.home(source)?;
-        let most = self.options.window_messages();
-        let conversation = match &thread {
-            Some(thread) => {
-                let newest = self.history.tail(thread, None, most).await?;
-                newest.into_iter().map(WindowMessage::from).collect()
-            }
-            None => {
-                let local = self.local_of(source);
-                let newest = local.iter().skip(local.len().saturating_sub(most));
-                newest.cloned().map(WindowMessage::injected).collect()
-            }
+        let (conversation, failure) = match self.conversation(source, thread.as_ref()).await {
+            Err(error) if self.options.on_load_error().continues(&error) => (Vec::new(), Some(error)),
+            conversation => (conversation?, None),
         };
-        let persistent = self.state_of(source)?.persistence() == Persistence::Persistent;
-        let own = |carried: &Carried| persistent && carried.visit.state == source.state;
-        let others: Vec<Carried> =
-            self.record.carried.iter().filter(|carried| !own(carried)).cloned().collect();
+        let (earlier, left_out) = self.earlier(source)?;
         let mut messages: Vec<WindowMessage> =
-            told(&others, self.record.carried_left_out).map(WindowMessage::injected).into_iter().collect();
+            told(&earlier, left_out).map(WindowMessage::injected).into_iter().collect();
         // A turn is stored as a whole, so no tool is still running when the next one begins.
-        messages.extend(pair_ended_tool_calls(conversation));
+        messages.extend(close_tool_calls(conversation));
         if self.record.current != *source {
             messages.push(WindowMessage::injected(self.whereabouts()?));
         }
-        Ok(Window { thread, messages })
+        Ok((Window { thread, messages }, failure))
+    }
+
+    /// Reads the newest messages of a conversation, oldest first.
+    async fn conversation(&self, source: &Visit, thread: Option<&Thread>) -> Result<Vec<WindowMessage>> {
+        let most = self.options.window_messages();
+        let Some(thread) = thread else {
+            let local = self.local_of(source);
+            let newest = local.iter().skip(local.len().saturating_sub(most.unwrap_or(usize::MAX)));
+            return Ok(newest.cloned().map(WindowMessage::injected).collect());
+        };
+        match most {
+            Some(most) => {
+                let newest = self.history.tail(thread, None, most).await?;
+                Ok(newest.into_iter().map(WindowMessage::from).collect())
+            }
+            None => {
+                let all = self.history.all_messages(thread).await?;
+                Ok(all.into_iter().map(WindowMessage::from).collect())
+            }
+        }
     }
 
     /// Returns a message with the current state of a chain that an earlier turn began. The tool's result may

@@ -72,7 +72,8 @@ pub(super) fn sqlite_by_entities(
         connection.prepare_cached("SELECT key, id, entity_type, properties FROM entities WHERE key = ?1")?;
     let mut leaving = connection.prepare_cached(
         "SELECT r.id, r.relationship_type, s.id, t.id, r.properties, r.target FROM relationships r
-         CROSS JOIN entities s ON s.key = r.source CROSS JOIN entities t ON t.key = r.target WHERE r.source = ?1",
+         CROSS JOIN entities s ON s.key = r.source CROSS JOIN entities t ON t.key = r.target WHERE r.source \
+         = ?1",
     )?;
     let first: i64 = connection
         .prepare_cached("SELECT key FROM entities WHERE namespace = ?1 AND id = ?2")?
@@ -184,7 +185,8 @@ pub(super) const ONE_LATERAL: &[&str] = &[walk!(
     "SELECT e.id, e.entity_type, NULL, NULL, e.properties, w.hops FROM reached w CROSS JOIN LATERAL (
          SELECT * FROM larder.entities e WHERE e.namespace = $1 AND e.id = w.id OFFSET 0) e
      UNION ALL
-     SELECT r.id, r.relationship_type, r.source, r.target, r.properties, NULL FROM reached w CROSS JOIN LATERAL (
+     SELECT r.id, r.relationship_type, r.source, r.target, r.properties, NULL FROM reached w CROSS JOIN \
+     LATERAL (
          SELECT * FROM larder.relationships r WHERE r.namespace = $1 AND r.source = w.id OFFSET 0) r
      WHERE w.hops < $3"
 )];

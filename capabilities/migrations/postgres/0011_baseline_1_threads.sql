@@ -85,8 +85,8 @@ CREATE TABLE larder.threads (
 ) WITH (fillfactor = 70);
 CREATE INDEX threads_to_sweep ON larder.threads (sweep_ms) WHERE sweep_ms IS NOT NULL;
 
--- `placed_by` is the number of the replacement that put the message here, or NULL if it was appended. `body` is the message
--- in JSON. `author` and `author_role` are empty if the message names none; a filter by author does not read the body.
+-- `placed_by` is the number of the replacement that put the message here, or NULL if it was appended. `body` is the message,
+-- perhaps compressed; its first byte is the form of the rest. `author` and `author_role` are empty if the message names none; a filter by author does not read the body.
 CREATE TABLE larder.messages (
     namespace text COLLATE "C" NOT NULL,
     thread bigint NOT NULL,

@@ -267,10 +267,12 @@ $$;
 
 -- Compression ---------------------------------------------------------------------------------------------------------
 
+-- The program compresses messages itself, so the server does not try.
+ALTER TABLE larder.messages ALTER COLUMN body SET STORAGE EXTERNAL;
+
 -- lz4 is several times faster than the default, but not every server is built with it.
 DO $$
 BEGIN
-    ALTER TABLE larder.messages ALTER COLUMN body SET COMPRESSION lz4;
     ALTER TABLE larder.kv_entries ALTER COLUMN value SET COMPRESSION lz4;
     ALTER TABLE larder.documents ALTER COLUMN content SET COMPRESSION lz4;
     ALTER TABLE larder.documents ALTER COLUMN metadata SET COMPRESSION lz4;

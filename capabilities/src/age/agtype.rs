@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_back_equal() {
+    fn values_read_back_equal() {
         let values = json!({
             "": [[], {}, "", null, true],
             "numbers": [0, -1, 1.5, 1e300, 5e-324, i64::MIN, u64::MAX, 1e16, -0.0],
@@ -352,10 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn nodes_edges_and_paths_are_what_they_stand_for() {
-        let node = r#"{"id": 844, "label": "Entity", "properties": {"id": "a", "type": "t", "properties": {}}}::vertex"#;
+    fn nodes_edges_and_paths_are_entities_and_relationships() {
+        let node = concat!(
+            r#"{"id": 844, "label": "Entity", "properties": {"id": "a", "type": "t", "properties": "#,
+            r#"{}}}::vertex"#,
+        );
         let edge = r#"{"id": 11, "label": "Relationship", "end_id": 844, "start_id": 844, "properties":
-            {"id": "r", "type": "u", "source": "a", "target": "a", "properties": {"k": 1.5::numeric}}}::edge"#;
+            {"id": "r", "type": "u", "source": "a", "target": "a",
+             "properties": {"k": 1.5::numeric}}}::edge"#;
         let entity = json!({"id": "a", "entity_type": "t"});
         let relationship = json!({"id": "r", "relationship_type": "u", "source": "a", "target": "a",
             "properties": {"k": 1.5}});
@@ -366,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused() {
+    fn an_invalid_value_is_refused() {
         for text in
             ["", "{", "[1,", "\"", "\"\\", "1 2", "{\"a\" 1}", "1::vertex", "{}::vertex", "x", "inf", "1::x"]
         {

@@ -22,7 +22,7 @@ impl AgeConfig {
             .split_once("://")
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("age"))
             .map(|(_, rest)| rest)
-            .ok_or_else(|| Error::invalid("age.config", "url", "is no `age://` URL"))?;
+            .ok_or_else(|| Error::invalid("age.config", "url", "is not an `age://` URL"))?;
         let postgres = PostgresConfig::from_url(&format!("postgres://{rest}"))
             .map_err(|error| error.in_operation("age.config"))?;
         Ok(Self { postgres })

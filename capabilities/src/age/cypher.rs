@@ -75,12 +75,13 @@ fn statement(call: &Call<'_>) -> String {
     let (graph, text, quote) = (&call.graph.name, call.text, &call.query.quote);
     let limit = PAGE_ITEMS_MAX + 1;
     format!(
-        "SELECT {texts} FROM ag_catalog.cypher('{graph}', ${quote}${text}${quote}$, $1) AS ({columns}) LIMIT {limit}"
+        "SELECT {texts} FROM ag_catalog.cypher('{graph}', ${quote}${text}${quote}$, $1) AS ({columns}) LIMIT \
+         {limit}"
     )
 }
 
 fn writes() -> Error {
-    Error::invalid(OPERATION, "query", "would write; a query only reads, and the store's methods write")
+    Error::invalid(OPERATION, "query", "would write; use the store's methods to write")
 }
 
 /// Translates a failure of the query: its grammar, its names or types, or a value that it read. The server's
@@ -90,11 +91,13 @@ fn in_query(failure: Failure) -> Failure {
     let code = error.code().unwrap_or_default();
     let message = match code.as_ref() {
         "25006" => return writes().into(),
-        "42601" => "does not parse",
+        "42601" => "does not parse; correct the query",
         "42501" => return failure,
-        "0A000" => "holds what AGE does not support",
-        code if code.starts_with("42") => "names what is not there, or a value is of the wrong type",
-        code if code.starts_with("22") => "met a value that it cannot work with",
+        "0A000" => "contains openCypher that AGE does not support; rewrite the query",
+        code if code.starts_with("42") => {
+            "names something that does not exist, or a value has the wrong type; correct the query"
+        }
+        code if code.starts_with("22") => "fails on a stored value; add a condition on its type",
         _ => return failure,
     };
     Error::invalid(OPERATION, "query", message).into()

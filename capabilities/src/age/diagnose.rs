@@ -5,8 +5,8 @@ use super::schema::{Found, is_new_enough, look};
 use crate::diagnose::{Check, Findings};
 use crate::postgres::diagnose as postgres;
 
-const AGE: &str = "the graphs are kept and asked by Apache AGE";
-const GRAPHS: &str = "which graph belongs to which namespace stands in a table";
+const AGE: &str = "Apache AGE stores and queries the graphs";
+const GRAPHS: &str = "a table maps namespaces to graphs";
 
 /// Diagnoses the database.
 pub(crate) async fn diagnose(config: &AgeConfig, findings: &Findings) {
@@ -24,17 +24,26 @@ fn checks(found: Found) -> Vec<Check> {
             Check::fail("age", format!("{version}, too old"), AGE, advice)
         }
         None if available => {
-            let advice = "nothing, where the user may: opening runs `CREATE EXTENSION age`";
-            Check::warn("age", "on the server, not in the database yet", AGE, advice)
+            let advice =
+                "nothing if the user has the permission, because opening runs `CREATE EXTENSION age`";
+            Check::warn("age", "installed on the server, not yet in the database", AGE, advice)
         }
-        None => {
-            Check::fail("age", "the server has none", AGE, "install Apache AGE 1.5.0 or newer on the server")
-        }
+        None => Check::fail(
+            "age",
+            "not installed on the server",
+            AGE,
+            "install Apache AGE 1.5.0 or newer on the server",
+        ),
     };
     let graphs = if table {
-        Check::ok("graphs", "the table of graphs is there", GRAPHS)
+        Check::ok("graphs", "the table of graphs exists", GRAPHS)
     } else {
-        Check::warn("graphs", "none yet", GRAPHS, "nothing, if the database is new: opening makes the table")
+        Check::warn(
+            "graphs",
+            "none yet",
+            GRAPHS,
+            "nothing if the database is new: opening it creates the table",
+        )
     };
     vec![extension, graphs]
 }
@@ -45,7 +54,7 @@ mod tests {
     use crate::diagnose::CheckStatus::{Fail, Ok, Warn};
 
     #[test]
-    fn an_extension_that_is_old_or_missing_is_told() {
+    fn an_old_or_missing_extension_is_reported() {
         for (version, available, table, expected) in [
             (Some("1.6.0"), true, true, [Ok, Ok]),
             (Some("1.4.0"), true, true, [Fail, Ok]),

@@ -49,8 +49,12 @@ impl AgeGraphStore {
 }
 
 fn erased_again_and_again(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Timeout, operation, "the namespace is erased again and again")
-        .with_outcome(Outcome::NotApplied)
+    Error::new(
+        ErrorKind::Timeout,
+        operation,
+        "the namespace was erased during every attempt; try again later",
+    )
+    .with_outcome(Outcome::NotApplied)
 }
 
 store! {

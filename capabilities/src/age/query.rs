@@ -76,7 +76,7 @@ fn is_keyword(tokens: &[Token<'_>], at: usize, keywords: &[&str]) -> bool {
 
 fn refuse_writes(tokens: &[Token<'_>]) -> Result<()> {
     if (0..tokens.len()).any(|at| is_keyword(tokens, at, &WRITES)) {
-        return Err(invalid("would write; a query only reads, and the store's methods write"));
+        return Err(invalid("would write; use the store's methods to write"));
     }
     Ok(())
 }
@@ -92,7 +92,11 @@ fn refuse_functions_of_the_database(tokens: &[Token<'_>]) -> Result<()> {
         }
         _ => false,
     });
-    if calls { Err(invalid("calls a function of the database; there are openCypher's only")) } else { Ok(()) }
+    if calls {
+        Err(invalid("calls a function of the database; use openCypher functions only"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns the names of the columns, because AGE must be given their number.
@@ -102,7 +106,7 @@ fn columns(text: &str, tokens: &[Token<'_>]) -> Result<Vec<String>> {
     };
     let begin = (0..tokens.len())
         .find(|at| outer(*at, &["RETURN"]))
-        .ok_or_else(|| invalid("returns nothing; it needs a `RETURN`"))?
+        .ok_or_else(|| invalid("returns nothing; add a `RETURN`"))?
         + 1;
     let begin = if outer(begin, &["DISTINCT"]) { begin + 1 } else { begin };
     let ends = |at: usize| outer(at, &AFTER_RETURN) || tokens[at].kind == Kind::Symbol(';');
@@ -112,11 +116,11 @@ fn columns(text: &str, tokens: &[Token<'_>]) -> Result<Vec<String>> {
     for item in items.split(|token| token.depth == 0 && token.kind == Kind::Symbol(',')) {
         let column = column(text, item)?;
         if columns.contains(&column) {
-            return Err(invalid("returns one column twice; give each an alias of its own with `AS`"));
+            return Err(invalid("returns one column twice; name each with `AS`"));
         }
         columns.push(column);
         if columns.len() > COLUMNS_MAX {
-            return Err(invalid("returns more than 1000 columns"));
+            return Err(invalid("returns more than 1,000 columns; return fewer"));
         }
     }
     Ok(columns)
@@ -124,7 +128,7 @@ fn columns(text: &str, tokens: &[Token<'_>]) -> Result<Vec<String>> {
 
 fn column(text: &str, item: &[Token<'_>]) -> Result<String> {
     let (Some(first), Some(last)) = (item.first(), item.last()) else {
-        return Err(invalid("does not parse: an item of `RETURN` is empty"));
+        return Err(invalid("does not parse: an item of `RETURN` is empty; remove it"));
     };
     if item.len() == 1 && first.kind == Kind::Symbol('*') {
         return Err(invalid("returns `*`; name the columns"));
@@ -133,7 +137,7 @@ fn column(text: &str, item: &[Token<'_>]) -> Result<String> {
     match alias.map(|at| item.get(at + 1..).unwrap_or_default()) {
         Some([alias]) if alias.kind == Kind::Word => Ok(alias.text.to_owned()),
         Some([alias]) if alias.kind == Kind::Name => Ok(alias.text.trim_matches('`').replace("``", "`")),
-        Some(_) => Err(invalid("does not parse: an alias after `AS` is no name")),
+        Some(_) => Err(invalid("does not parse: an alias after `AS` is not a name; rename it")),
         None => Ok(text.get(first.start..last.end()).unwrap_or_default().to_owned()),
     }
 }
@@ -150,7 +154,11 @@ impl<'q> Tokens<'q> {
         while let Some(token) = self.next()? {
             tokens.push(token);
         }
-        if self.depth > 0 { Err(invalid("does not parse: a bracket is left open")) } else { Ok(tokens) }
+        if self.depth > 0 {
+            Err(invalid("does not parse: a bracket is not closed; close it"))
+        } else {
+            Ok(tokens)
+        }
     }
 
     fn rest(&self) -> &'q str {
@@ -172,10 +180,9 @@ impl<'q> Tokens<'q> {
             symbol => (Kind::Symbol(symbol), symbol.len_utf8()),
         };
         if matches!(first, ')' | ']' | '}') {
-            self.depth = self
-                .depth
-                .checked_sub(1)
-                .ok_or_else(|| invalid("does not parse: a bracket closes nothing"))?;
+            self.depth = self.depth.checked_sub(1).ok_or_else(|| {
+                invalid("does not parse: a closing bracket has no opening bracket; remove it")
+            })?;
         }
         let token =
             Token { kind, text: rest.get(..length).unwrap_or_default(), start: self.at, depth: self.depth };
@@ -191,7 +198,10 @@ impl<'q> Tokens<'q> {
         loop {
             let rest = self.rest();
             let length = if let Some(comment) = rest.strip_prefix("/*") {
-                comment.find("*/").ok_or_else(|| invalid("does not parse: a comment is left open"))? + 4
+                comment
+                    .find("*/")
+                    .ok_or_else(|| invalid("does not parse: a comment is not closed; close it"))?
+                    + 4
             } else if rest.starts_with("//") {
                 rest.find(['\n', '\r']).unwrap_or(rest.len())
             } else {
@@ -223,7 +233,7 @@ fn quoted(text: &str, quote: char) -> Result<usize> {
             return Ok(at + 1);
         }
     }
-    Err(invalid("does not parse: a quote is left open"))
+    Err(invalid("does not parse: a quote is not closed; close it"))
 }
 
 #[cfg(test)]
@@ -250,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused() {
+    fn an_unusable_service_is_refused() {
         for query in [
             "",
             "MATCH (",
@@ -288,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quote_does_not_stand_in_the_text() {
+    fn the_quote_is_not_in_the_text() {
         assert_eq!(read("RETURN 1").unwrap().quote, "larder0");
         assert_eq!(read("RETURN '$larder0$ larder1'").unwrap().quote, "larder2");
     }

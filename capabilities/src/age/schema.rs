@@ -178,7 +178,8 @@ pub(super) async fn look(connection: &mut PgConnection) -> Fallible<Found> {
     let row = sqlx::query(
         "SELECT (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'age'),
                 EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'age'),
-                EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = \
+                c.relnamespace
                         WHERE n.nspname = 'larder' AND c.relname = 'age_graphs')",
     )
     .fetch_one(connection)
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn each_namespace_has_a_name_that_can_stand_in_a_statement() {
+    fn each_namespace_has_a_name_that_is_valid_in_a_statement() {
         let names = ["a", "A", "a\"; DROP TABLE x; --", "é", "e\u{301}"];
         let mut graphs: Vec<_> =
             names.iter().map(|name| GraphName::of(&Namespace::new(name).unwrap()).name).collect();

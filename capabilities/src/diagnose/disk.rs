@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::{Check, Findings};
 
-const KIND: &str = "locks, flushes and renames must mean what they say";
-const ROOM: &str = "a full disk refuses every write";
+const KIND: &str = "the stores rely on locks, flushes and renames";
+const ROOM: &str = "on a full disk every write fails";
 const FLUSH: &str =
-    "an acknowledged write survives the loss of power only if flushing works, and each write waits for one";
-const RIGHTS: &str = "whoever may read the files reads what is stored, and whoever may write them changes it";
+    "an acknowledged write survives a power loss only if flushing works, and each write waits for a flush";
+const RIGHTS: &str = "every account that can read the files can read the stored data, and every account that \
+                      can write them can change it";
 /// Free space below which a write of the usual size may fail.
 const ROOM_FAIL_BYTES: u64 = 64 * 1024 * 1024;
 /// Free space below which the check warns.
@@ -33,15 +34,13 @@ pub(crate) fn file_system(folder: &Path, findings: &Findings) {
     #[cfg(target_os = "linux")]
     findings.add(match rustix::fs::statfs(folder) {
         Ok(found) => kind(u64::try_from(found.f_type).unwrap_or(0) & 0xffff_ffff),
-        Err(_) => {
-            Check::warn("file_system", "its kind cannot be told", KIND, "check that the folder is mounted")
-        }
+        Err(_) => Check::warn("file_system", "unknown kind", KIND, "check that the folder is mounted"),
     });
     if let Ok(found) = rustix::fs::statvfs(folder) {
         findings.add(room(found.f_bavail.saturating_mul(found.f_frsize)));
         if found.f_files > 0 && found.f_favail < found.f_files / FILES_WARN_PART {
-            let seen = format!("room for {} more files", found.f_favail);
-            let advice = "make room for more files: the file system has a fixed number of them";
+            let seen = format!("inodes for {} more files", found.f_favail);
+            let advice = "delete files or use another file system: this one has a fixed number of inodes";
             findings.add(Check::warn("files_left", seen, ROOM, advice));
         }
     }
@@ -55,8 +54,8 @@ pub(crate) fn file_system(_folder: &Path, _findings: &Findings) {}
 fn kind(magic: u64) -> Check {
     const NAME: &str = "file_system";
     let network = |name: &str| {
-        let advice = "keep the files on a disk of this machine, or use a server such as Postgres: locks and flushes over a \
-                      network are not those of a disk";
+        let advice = "keep the files on a local disk, or use a server such as Postgres: locks and flushes \
+                      over a network are not reliable";
         Check::fail(NAME, format!("{name}, over a network"), KIND, advice)
     };
     match magic {
@@ -66,32 +65,32 @@ fn kind(magic: u64) -> Check {
         0x00c3_6400 => network("Ceph"),
         0x5346_414f => network("AFS"),
         0x6573_5546 => {
-            let advice = "find out what stands behind it; over a network, keep the files on a disk instead";
-            Check::warn(NAME, "FUSE, which may be anything", KIND, advice)
+            let advice = "check what the FUSE mount uses; if it is a network, use a local disk instead";
+            Check::warn(NAME, "FUSE, which may be a network", KIND, advice)
         }
         0x0102_1994 | 0x8584_58f6 => {
-            let advice = "keep the files on a disk: what is in memory ends with the machine";
+            let advice = "keep the files on a disk: files in memory are lost at a restart";
             Check::warn(NAME, "memory (tmpfs)", KIND, advice)
         }
         0x794c_7630 => {
-            let advice = "in a container, mount a volume here: this layer goes with the container";
-            Check::warn(NAME, "overlayfs, as in a container's own layer", KIND, advice)
+            let advice = "in a container, mount a volume here: this layer is deleted with the container";
+            Check::warn(NAME, "overlayfs, as in the layer of a container", KIND, advice)
         }
         0xef53 => Check::ok(NAME, "ext4", KIND),
         0x5846_5342 => Check::ok(NAME, "XFS", KIND),
         0x9123_683e => Check::ok(NAME, "Btrfs", KIND),
         0x2fc1_2fc1 => Check::ok(NAME, "ZFS", KIND),
         0xf2f5_2010 => Check::ok(NAME, "F2FS", KIND),
-        other => Check::ok(NAME, format!("local, of the kind {other:#x}"), KIND),
+        other => Check::ok(NAME, format!("local, of kind {other:#x}"), KIND),
     }
 }
 
 fn room(bytes: u64) -> Check {
     let seen = format!("{} MiB free", bytes / (1024 * 1024));
     if bytes < ROOM_FAIL_BYTES {
-        Check::fail("free_space", seen, ROOM, "make room on the file system now")
+        Check::fail("free_space", seen, ROOM, "free space on the file system now")
     } else if bytes < ROOM_WARN_BYTES {
-        Check::warn("free_space", seen, ROOM, "make room on the file system")
+        Check::warn("free_space", seen, ROOM, "free space on the file system")
     } else {
         Check::ok("free_space", seen, ROOM)
     }
@@ -104,11 +103,17 @@ pub(crate) fn rights(path: &Path) -> io::Result<Check> {
     let mode = std::fs::metadata(path)?.permissions().mode() & 0o777;
     let seen = format!("mode {mode:03o}");
     Ok(if mode & 0o002 != 0 {
-        Check::fail("permissions", seen, RIGHTS, "take the right to write from other accounts: `chmod o-w`")
+        Check::fail("permissions", seen, RIGHTS, "remove the write permission of other accounts: `chmod o-w`")
     } else if mode & 0o004 != 0 {
-        let advice =
-            "take the rights of other accounts: `chmod o=`, and set a umask such as 0077 for the program";
-        Check::warn("permissions", format!("{seen}: any account of this machine may read it"), RIGHTS, advice)
+        let advice = "remove the permissions of other accounts: `chmod o=`, and set a umask such as 0077 for \
+                      the \
+             program";
+        Check::warn(
+            "permissions",
+            format!("{seen}: every account of this machine can read it"),
+            RIGHTS,
+            advice,
+        )
     } else {
         Check::ok("permissions", seen, RIGHTS)
     })
@@ -116,7 +121,7 @@ pub(crate) fn rights(path: &Path) -> io::Result<Check> {
 
 #[cfg(not(unix))]
 pub(crate) fn rights(_path: &Path) -> io::Result<Check> {
-    Ok(Check::ok("permissions", "not looked at on this system", RIGHTS))
+    Ok(Check::ok("permissions", "not checked on this system", RIGHTS))
 }
 
 /// Writes, flushes and removes a small file in the folder.
@@ -125,7 +130,7 @@ pub(crate) fn flushing(folder: &Path) -> Check {
     let probe = folder.join(format!(".larder-doctor-{}-{}", std::process::id(), unique()));
     let tried = flush(&probe, folder);
     let left = match std::fs::remove_file(&probe) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => " and could not be removed",
+        Err(error) if error.kind() != io::ErrorKind::NotFound => " but could not be removed",
         _ => " and removed",
     };
     match tried {
@@ -141,14 +146,13 @@ pub(crate) fn flushing(folder: &Path) -> Check {
                 );
             }
             if took > FLUSH_SLOW {
-                let advice = "use a disk that flushes more quickly: each acknowledged write waits for it";
+                let advice = "use a disk with faster flushes: each acknowledged write waits for one";
                 return Check::warn(NAME, seen, FLUSH, advice);
             }
             Check::ok(NAME, seen, FLUSH)
         }
         Err(error) => {
-            let advice =
-                "check the rights of the folder, that it is not mounted read-only, and the disk itself";
+            let advice = "check the folder's permissions, that it is not mounted read-only, and the disk";
             Check::fail(
                 NAME,
                 format!("a probe file could not be written and flushed: {}", error.kind()),
@@ -210,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_is_no_disk_and_neither_is_memory() {
+    fn network_and_memory_file_systems_are_not_disks() {
         for (magic, status) in
             [(0x6969, Fail), (0xff53_4d42, Fail), (0x0102_1994, Warn), (0x794c_7630, Warn), (0xef53, Ok)]
         {
@@ -235,7 +239,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn rights_of_others_are_told() {
+    fn permissions_of_other_accounts_are_reported() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         for (mode, status) in [(0o700, Ok), (0o750, Ok), (0o755, Warn), (0o777, Fail)] {

@@ -27,10 +27,10 @@ use super::Findings;
 
 /// The reason why the server must be reachable.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
-pub(crate) const REACH: &str = "without the server there is no store";
+pub(crate) const REACH: &str = "the stores need the server";
 /// The reason why the login must succeed.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
-pub(crate) const LOGIN: &str = "the stores work with the rights of this user";
+pub(crate) const LOGIN: &str = "the stores use the permissions of this user";
 /// The difference between clocks above which the check warns.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 const SKEW_MAX: Duration = Duration::from_secs(2);
@@ -50,17 +50,17 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 ))]
 /// Returns the check of these round-trip times; a median above `slow` is a warning.
 pub(crate) fn round_trip(mut took: Vec<Duration>, slow: Duration) -> Option<Check> {
-    const WHY: &str = "every call of a store waits for at least one answer";
+    const WHY: &str = "every call of a store waits for at least one response";
     took.sort_unstable();
     let (p50, worst) = (took.get(took.len() / 2)?, took.last()?);
     let seen = format!(
-        "p50 {:.2} ms, worst {:.2} ms of {}",
+        "p50 {:.2} ms, maximum {:.2} ms of {}",
         p50.as_secs_f64() * 1e3,
         worst.as_secs_f64() * 1e3,
         took.len()
     );
     Some(if *p50 > slow {
-        let advice = "bring the program and the place closer together, or look at the place's load";
+        let advice = "run the program closer to the backend, or check the backend's load";
         Check::warn("latency", seen, WHY, advice)
     } else {
         Check::ok("latency", seen, WHY)
@@ -71,7 +71,7 @@ pub(crate) fn round_trip(mut took: Vec<Duration>, slow: Duration) -> Option<Chec
 /// now. `grain` is the resolution of the server clock.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 pub(crate) fn clock(there: Duration, before: SystemTime, grain: Duration) -> Check {
-    const WHY: &str = "times to live, leases and signatures are reckoned by clocks of both sides";
+    const WHY: &str = "times to live, leases and signatures use the clocks of both sides";
     let now = SystemTime::now();
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
     // The server read its clock at some instant between the two.
@@ -79,10 +79,10 @@ pub(crate) fn clock(there: Duration, before: SystemTime, grain: Duration) -> Che
     let apart =
         if there.saturating_add(grain) < from { from - there - grain } else { there.saturating_sub(to) };
     let seen =
-        format!("at most {} ms apart from this machine's", millis(apart + (to.saturating_sub(from)) + grain));
+        format!("at most {} ms from this machine's clock", millis(apart + (to.saturating_sub(from)) + grain));
     if apart > SKEW_MAX {
-        let seen = format!("{:.1} s apart from this machine's", apart.as_secs_f64());
-        Check::warn("clock", seen, WHY, "let both machines keep their clocks by NTP")
+        let seen = format!("{:.1} s from this machine's clock", apart.as_secs_f64());
+        Check::warn("clock", seen, WHY, "synchronize both clocks with NTP")
     } else {
         Check::ok("clock", seen, WHY)
     }
@@ -95,12 +95,17 @@ pub(crate) fn failed_to_connect(findings: &Findings, error: &Error) {
     let seen = format!("refused with {}", error.kind());
     match error.kind() {
         ErrorKind::PermissionDenied => {
-            findings.add(Check::ok("reach", "the server answers", REACH));
+            findings.add(Check::ok("reach", "the server responds", REACH));
             findings.add(Check::fail("login", seen, LOGIN, advice));
         }
         ErrorKind::NotFound | ErrorKind::Unsupported | ErrorKind::ResourceExhausted => {
-            findings.add(Check::ok("reach", "the server answers", REACH));
-            findings.add(Check::fail("open", seen, "what the URL names must be there and usable", advice));
+            findings.add(Check::ok("reach", "the server responds", REACH));
+            findings.add(Check::fail(
+                "open",
+                seen,
+                "the URL must name something that exists and is usable",
+                advice,
+            ));
         }
         kind => findings.add(Check::fail("reach", format!("no connection: {kind}"), REACH, advice)),
     }

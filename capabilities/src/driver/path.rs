@@ -40,7 +40,7 @@ impl BackendUrl<'_> {
 /// Replaces `%` and two hexadecimal digits with the byte that they encode.
 fn decode(text: &str) -> Result<String> {
     let malformed =
-        || invalid_url("has a `%` in its path without two hexadecimal digits behind it; write `%` as `%25`");
+        || invalid_url("has a `%` in its path without two hexadecimal digits after it; write `%` as `%25`");
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -56,7 +56,7 @@ fn decode(text: &str) -> Result<String> {
         decoded.push((high << 4) | low);
     }
     if decoded.contains(&0) {
-        return Err(invalid_url("has a NUL character in its path"));
+        return Err(invalid_url("has a NUL character in its path; remove it"));
     }
-    String::from_utf8(decoded).map_err(|_| invalid_url("has a path that is not UTF-8"))
+    String::from_utf8(decoded).map_err(|_| invalid_url("has a path that is not UTF-8; rename the file"))
 }

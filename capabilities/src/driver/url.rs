@@ -46,7 +46,7 @@ impl<'a> BackendUrl<'a> {
                 invalid_url("has no scheme; write for example `sqlite:./larder.db` or `memory:`")
             })?;
         if rest.contains('#') {
-            return Err(invalid_url("holds a fragment; write a `#` in a path as `%23`"));
+            return Err(invalid_url("contains a fragment; write a `#` in a path as `%23`"));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let query: Vec<_> = query
@@ -56,7 +56,7 @@ impl<'a> BackendUrl<'a> {
             .collect();
         for (at, (name, _)) in query.iter().enumerate() {
             if query.iter().take(at).any(|(earlier, _)| earlier == name) {
-                return Err(invalid_url("gives one query parameter twice"));
+                return Err(invalid_url("contains a query parameter twice; remove one of them"));
             }
         }
         Ok(Self { text: url, scheme: scheme.to_ascii_lowercase(), rest, query })
@@ -94,7 +94,7 @@ impl<'a> BackendUrl<'a> {
         let Some(text) = self.parameter(name) else { return Ok(None) };
         match text.parse::<u64>() {
             Ok(ms) if ms <= max => Ok(Some(Duration::from_millis(ms))),
-            _ => Err(invalid_url(format!("has a `{name}` that is no number from 0 to {max}"))),
+            _ => Err(invalid_url(format!("has a `{name}` that is not a number from 0 to {max}"))),
         }
     }
 

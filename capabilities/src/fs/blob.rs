@@ -104,7 +104,9 @@ store! {
     capabilities: store.capabilities.clone(),
     erase: {
         let (_waiting, cancelled) = cancellation();
-        store.step("blobs.erase", move |engine, namespace| write::erase(&engine, &namespace, &cancelled)).await
+        store
+            .step("blobs.erase", move |engine, namespace| write::erase(&engine, &namespace, &cancelled))
+            .await
     },
 }
 
@@ -149,6 +151,10 @@ impl BlobStore for FsBlobStore {
 
     async fn presign(&self, _key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         check_presign(request, &self.capabilities)?;
-        Err(Error::new(ErrorKind::Unsupported, "blobs.presign", "a folder has no URLs to hand out"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "blobs.presign",
+            "a folder cannot create URLs; use S3 or the memory backend",
+        ))
     }
 }

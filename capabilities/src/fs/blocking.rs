@@ -26,7 +26,7 @@ impl CancelFlag {
         if !self.0.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let message = "the call was given up before it took effect";
+        let message = "the call was cancelled before it took effect; try again";
         Err(Error::new(ErrorKind::Unavailable, operation, message).with_outcome(Outcome::NotApplied))
     }
 }
@@ -62,6 +62,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// Returns the error of a step that panicked or that the runtime dropped.
 pub(crate) fn aborted(operation: &'static str) -> Error {
-    let message = "the step did not come to its end; the runtime is shutting down, or there is a defect";
+    let message = "the operation did not complete; the runtime is shutting down, or the operation panicked";
     Error::new(ErrorKind::Unexpected, operation, message)
 }

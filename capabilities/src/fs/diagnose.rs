@@ -7,11 +7,12 @@ use super::config::FsConfig;
 use super::format::{self, FORMAT};
 use crate::diagnose::{Check, Findings, disk, round_trip};
 
-const THERE: &str = "everything is kept in this folder";
-const WRITABLE: &str = "the stores write into the folder";
-const LEFTOVERS: &str = "what ended processes left behind takes room until the next opening removes it";
-const FORMATS: &str = "a folder of another format is refused, and left as it is";
-const DURABLE: &str = "what an acknowledged write survives";
+const THERE: &str = "this folder contains all data";
+const WRITABLE: &str = "the stores write to the folder";
+const LEFTOVERS: &str = "files that ended processes left behind use space until the next opening removes \
+                         them";
+const FORMATS: &str = "a folder of another format is refused and not changed";
+const DURABLE: &str = "determines what an acknowledged write survives";
 /// The age from which a temporary file counts as a leftover.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 /// The maximum number of files that the check examines. Leftovers are few, and the check must be short.
@@ -24,16 +25,16 @@ pub(crate) async fn diagnose(config: &FsConfig, findings: &Findings) {
     let (root, looking) = (config.root.clone(), findings.clone());
     // A step that hangs in the system blocks only its thread; the caller still gets its result in time.
     if tokio::task::spawn_blocking(move || look(&root, &looking)).await.is_err() {
-        findings.add(Check::fail("reach", "the look at the folder broke off", THERE, "run it again"));
+        findings.add(Check::fail("reach", "the check of the folder did not complete", THERE, "run it again"));
     }
 }
 
 fn look(root: &Path, findings: &Findings) {
     match std::fs::metadata(root) {
-        Ok(found) if found.is_dir() => findings.add(Check::ok("reach", "the folder is there", THERE)),
+        Ok(found) if found.is_dir() => findings.add(Check::ok("reach", "the folder exists", THERE)),
         Ok(_) => {
-            let advice = "name a folder, or move what stands in its place away";
-            findings.add(Check::fail("reach", "something else than a folder stands there", THERE, advice));
+            let advice = "name a folder, or move the other file away";
+            findings.add(Check::fail("reach", "the path is not a folder", THERE, advice));
             return;
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -41,26 +42,26 @@ fn look(root: &Path, findings: &Findings) {
             return;
         }
         Err(error) => {
-            let advice = "check the rights of the folders above, and that the disk is mounted";
-            let seen = format!("the folder cannot be looked at: {}", error.kind());
+            let advice = "check the permissions of the parent folders, and that the disk is mounted";
+            let seen = format!("the folder cannot be read: {}", error.kind());
             findings.add(Check::fail("reach", seen, THERE, advice));
             return;
         }
     }
     findings.add(format_check(root));
     if disk::may_write(root) {
-        findings.add(Check::ok("writable", "this user may write", WRITABLE));
+        findings.add(Check::ok("writable", "this user can write", WRITABLE));
         findings.add(disk::flushing(root));
     } else {
-        let advice = "give this user the right to write, or mount the file system for writing";
-        findings.add(Check::fail("writable", "this user may not write", WRITABLE, advice));
+        let advice = "grant this user write permission, or mount the file system for writing";
+        findings.add(Check::fail("writable", "this user cannot write", WRITABLE, advice));
     }
     if let Ok(check) = disk::rights(root) {
         findings.add(check);
     }
     disk::file_system(root, findings);
-    let survives = "the loss of power where the disk flushes: each blob and its folders are flushed before it is \
-                    acknowledged";
+    let survives = "power loss if the disk flushes: each blob and its folders are flushed before the write \
+                    is acknowledged";
     findings.add(Check::ok("durability", survives, DURABLE));
     leftovers(root, findings);
     let reads = (0..READS).filter_map(|_| {
@@ -102,13 +103,13 @@ fn absent(root: &Path, findings: &Findings) {
     let above = root.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.exists());
     let above = above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if disk::may_write(above) {
-        let advice = "nothing, if it is new; else check the path: opening makes the folder";
-        findings.add(Check::warn("reach", "the folder is not there yet", THERE, advice));
+        let advice = "nothing if it is new, because opening creates the folder; otherwise check the path";
+        findings.add(Check::warn("reach", "the folder does not exist yet", THERE, advice));
     } else {
-        let advice = "make the folder, or give this user the right to write in the one above";
+        let advice = "create the folder, or grant this user write permission for its parent";
         findings.add(Check::fail(
             "reach",
-            "the folder is not there, and this user may not make it",
+            "the folder does not exist, and this user cannot create it",
             THERE,
             advice,
         ));
@@ -131,6 +132,6 @@ fn leftovers(root: &Path, findings: &Findings) {
     findings.add(if temporary + discarded == 0 {
         Check::ok("leftovers", seen, LEFTOVERS)
     } else {
-        Check::warn("leftovers", seen, LEFTOVERS, "open the folder once with any program: that removes them")
+        Check::warn("leftovers", seen, LEFTOVERS, "open the folder once with any program, which removes them")
     });
 }

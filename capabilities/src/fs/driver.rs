@@ -46,7 +46,7 @@ impl Location for FsConfig {
     }
 
     fn changes_on_open(&self) -> Option<&'static str> {
-        (!self.root.exists()).then_some("the folder is not there, and opening would make it")
+        (!self.root.exists()).then_some("the folder does not exist, and opening would create it")
     }
 }
 

@@ -1,7 +1,8 @@
 //! The format number of a folder.
 //!
-//! The file `.larder/format` holds the number. Opening creates it in one step, or checks it. A running program does not check it again. So a later format stores its blobs under other names
-//! than the folders of `layout.rs`, which only an older program reads and writes.
+//! The file `.larder/format` holds the number. Opening creates it in one step, or checks it. A running
+//! program does not check it again. So a later format stores its blobs under other names than the folders of
+//! `layout.rs`, which only an older program reads and writes.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};

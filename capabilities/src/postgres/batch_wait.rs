@@ -50,14 +50,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_wait_for_a_caller_that_does_not_come_back_is_limited() {
+    async fn the_wait_for_a_missing_caller_is_limited() {
         let begun = Instant::now();
         assert!(!wait_for_batch(2, LONG, || 1).await);
         assert!((WAIT_MAX..LONG).contains(&begun.elapsed()));
     }
 
     #[tokio::test]
-    async fn a_single_caller_is_not_waited_for() {
+    async fn the_writer_does_not_wait_for_a_single_caller() {
         let looks = Cell::new(0);
         let waiting = || {
             looks.set(looks.get() + 1);

@@ -133,7 +133,7 @@ impl PostgresConfig {
         let (location, query) = url.split_once('?').unwrap_or((url, ""));
         let scheme = location.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
         if !matches!(scheme.as_deref(), Some("postgres" | "postgresql")) {
-            return Err(invalid("is no `postgres://` URL"));
+            return Err(invalid("is not a `postgres://` URL"));
         }
         let mut settings = Settings::default();
         let mut passed_on = Vec::new();
@@ -149,11 +149,14 @@ impl PostgresConfig {
                 _ => settings.take(name, value)?,
             }
         }
-        let connect = PgConnectOptions::from_str(&format!("{location}?{}", passed_on.join("&"))).map_err(|_| {
-            // The parser's message may quote the text that it could not read.
-            invalid("is malformed; write `postgres://user:password@host:port/database`, with `%`-escapes for what is \
-                     special in user and password")
-        })?;
+        let connect =
+            PgConnectOptions::from_str(&format!("{location}?{}", passed_on.join("&"))).map_err(|_| {
+                // The parser's message may quote the text that it could not read.
+                invalid(
+                    "is malformed; write `postgres://user:password@host:port/database`, and escape special \
+                     characters of user and password with `%`",
+                )
+            })?;
         Ok(settings.over(connect))
     }
 
@@ -202,14 +205,14 @@ impl Settings {
                 self.migrate = match value {
                     "auto" => Migrate::Auto,
                     "check" => Migrate::Check,
-                    _ => return Err(invalid("has another `migrate` than `auto` or `check`")),
+                    _ => return Err(invalid("has a `migrate` other than `auto` and `check`")),
                 };
             }
             "migrate_timeout_ms" => self.migrate_timeout = millis(value)?,
             "pool_size" => {
                 let size = value.parse().ok().filter(|size| (1..=1_000).contains(size));
                 self.pool_size =
-                    size.ok_or_else(|| invalid("has a `pool_size` that is no number from 1 to 1000"))?;
+                    size.ok_or_else(|| invalid("has a `pool_size` that is not a number from 1 to 1000"))?;
             }
             "statement_timeout_ms" => self.statement_timeout = millis(value)?,
             "lock_timeout_ms" => self.lock_timeout = millis(value)?,
@@ -219,21 +222,22 @@ impl Settings {
                 self.vector_index = match value {
                     "none" => VectorIndex::None,
                     "hnsw" => VectorIndex::Hnsw,
-                    _ => return Err(invalid("has another `vector_index` than `none` or `hnsw`")),
+                    _ => return Err(invalid("has a `vector_index` other than `none` and `hnsw`")),
                 };
             }
             "vector_index_rows_min" => {
                 let rows = value.parse().ok().filter(|rows| (1..=1_000_000_000).contains(rows));
                 self.vector_index_rows_min = rows.ok_or_else(|| {
-                    invalid("has a `vector_index_rows_min` that is no number from 1 to 1000000000")
+                    invalid("has a `vector_index_rows_min` that is not a number from 1 to 1000000000")
                 })?;
             }
             _ => {
                 return Err(invalid(
-                    "has an unknown query parameter; `postgres:` takes `migrate`, `migrate_timeout_ms`, `pool_size`, \
-                     `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, \
-                     `acquire_timeout_ms`, `vector_index`, `vector_index_rows_min`, and of the connection `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, \
-                     `host`, `port`, `dbname`, `user`, `password`, `application_name`",
+                    "has an unknown query parameter; `postgres:` takes `migrate`, `migrate_timeout_ms`, \
+                     `pool_size`, `statement_timeout_ms`, `lock_timeout_ms`, \
+                     `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`, `vector_index`, \
+                     `vector_index_rows_min`, and of the connection `sslmode`, `sslrootcert`, `sslcert`, \
+                     `sslkey`, `host`, `port`, `dbname`, `user`, `password`, `application_name`",
                 ));
             }
         }
@@ -279,7 +283,7 @@ fn millis(value: &str) -> Result<Duration> {
     let ms =
         value.parse().ok().filter(|ms| (1..=i32::MAX).contains(ms)).and_then(|ms| u64::try_from(ms).ok());
     ms.map(Duration::from_millis)
-        .ok_or_else(|| invalid("has a time that is no number of milliseconds from 1 to 2147483647"))
+        .ok_or_else(|| invalid("has a time that is not a number of milliseconds from 1 to 2147483647"))
 }
 
 fn invalid(message: &'static str) -> Error {
@@ -291,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_machine_must_show_its_certificate_unless_told_otherwise() {
+    fn another_machine_needs_a_certificate_by_default() {
         for (url, mode) in [
             ("postgres://u:s3cret@db.example/x", "VerifyFull"),
             ("postgres://u:s3cret@db.example/x?sslmode=disable", "Disable"),

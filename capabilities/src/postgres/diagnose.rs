@@ -20,18 +20,19 @@ const STATEMENT_MAX: Duration = Duration::from_secs(5);
 const PINGS: u32 = 9;
 const PING_SLOW: Duration = Duration::from_millis(20);
 
-const VERSION: &str = "the schema uses what PostgreSQL 14 has, and servers without support get no fixes";
-const ENCODING: &str = "texts are UTF-8, and another encoding refuses some of them";
-const WRITABLE: &str = "the stores write";
-const SCHEMA: &str =
-    "opening creates or upgrades the schema `larder`, and refuses one that is too old or of a newer program";
-const RIGHTS: &str = "a right that is missing is met as an error in the middle of the work";
-const VECTORS: &str = "vectors are kept and searched by pgvector; the other contracts do without";
-const DURABLE: &str = "what an acknowledged write survives";
-const SUMS: &str = "without checksums a disk that returns other bytes goes unnoticed";
-const USER: &str = "a program that is broken into has the rights of its user";
-const CONNECTIONS: &str = "a server without a free connection refuses the program";
-const TLS: &str = "without TLS whoever is on the network reads and changes what is stored";
+const VERSION: &str = "the schema needs PostgreSQL 14, and unsupported versions get no fixes";
+const ENCODING: &str = "texts are UTF-8, and other encodings reject some of them";
+const WRITABLE: &str = "the stores need to write";
+const SCHEMA: &str = "opening creates or upgrades the schema `larder`, and refuses one that is too old or \
+                      newer than this \
+     program";
+const RIGHTS: &str = "a missing permission causes errors at run time";
+const VECTORS: &str = "pgvector stores and searches the vectors; the other contracts do not need it";
+const DURABLE: &str = "determines what an acknowledged write survives";
+const SUMS: &str = "without checksums, silent disk corruption is not detected";
+const USER: &str = "a compromised program has the permissions of its user";
+const CONNECTIONS: &str = "a server without a free connection rejects the program";
+const TLS: &str = "without TLS, anyone on the network can read and change the stored data";
 
 /// Diagnoses the database and returns the connection for further queries.
 pub(crate) async fn diagnose(
@@ -46,8 +47,8 @@ pub(crate) async fn diagnose(
             return None;
         }
     };
-    findings.add(Check::ok("reach", "the server answers", REACH));
-    findings.add(Check::ok("login", "the server lets this user in", LOGIN));
+    findings.add(Check::ok("reach", "the server responds", REACH));
+    findings.add(Check::ok("login", "the server accepts this user", LOGIN));
     let c = &mut connection;
     // Only queries and no session settings: behind a pooler, other programs would inherit the settings.
     let writable = add(findings, "writable", WRITABLE, writable(c)).await;
@@ -108,7 +109,7 @@ async fn writable(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
             .await?;
     let check = match (row.try_get(0)?, row.try_get(1)?) {
         (true, _) => {
-            let advice = "name the primary server; reads go there too, because a standby is behind";
+            let advice = "name the primary server, for reads too, because a standby lags behind";
             Check::fail("writable", "the server is a standby", WRITABLE, advice)
         }
         (false, true) => {
@@ -116,7 +117,7 @@ async fn writable(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
                 "unset `default_transaction_read_only` for the user and the database, or name another user";
             Check::fail("writable", "sessions are read-only", WRITABLE, advice)
         }
-        (false, false) => Check::ok("writable", "the primary server, sessions may write", WRITABLE),
+        (false, false) => Check::ok("writable", "the primary server; sessions can write", WRITABLE),
     };
     Ok(vec![check])
 }
@@ -138,7 +139,7 @@ async fn server(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
     let encoding = if encoding == "UTF8" {
         Check::ok("encoding", "UTF8", ENCODING)
     } else {
-        Check::fail("encoding", "not UTF8", ENCODING, "make a database with `ENCODING 'UTF8'`")
+        Check::fail("encoding", "not UTF8", ENCODING, "create a database with `ENCODING 'UTF8'`")
     };
     Ok(vec![version, encoding])
 }
@@ -152,7 +153,7 @@ async fn version(connection: &mut PgConnection, migrate: Migrate) -> Fallible<Ve
     };
     let check = match migrate {
         _ if found > formats.newest => {
-            let seen = format!("{seen}: newer than this program knows");
+            let seen = format!("{seen}: newer than this program supports");
             Check::fail("schema", seen, SCHEMA, formats.message(found))
         }
         _ if found == formats.newest => Check::ok("schema", seen, SCHEMA),
@@ -167,10 +168,11 @@ async fn version(connection: &mut PgConnection, migrate: Migrate) -> Fallible<Ve
             "schema",
             seen,
             SCHEMA,
-            "nothing, if the database is new: opening makes it; else check its name",
+            "nothing if the database is new, because opening creates the schema; otherwise check its name",
         ),
         Migrate::Auto => {
-            let advice = "back the database up, then open it once with this version; older programs refuse it afterwards";
+            let advice = "back the database up, then open it once with this version; older programs refuse \
+                          it afterwards";
             Check::warn("schema", format!("{seen}: older"), SCHEMA, advice)
         }
     };
@@ -183,30 +185,32 @@ async fn rights(connection: &mut PgConnection, known: bool) -> Fallible<Vec<Chec
             .fetch_one(connection)
             .await?;
         return Ok(vec![if may {
-            Check::ok("rights", "the user may make the schema", RIGHTS)
+            Check::ok("rights", "the user can create the schema", RIGHTS)
         } else {
-            let advice = "grant it `CREATE` on the database, or have another user open it once";
-            Check::fail("rights", "the user may not make the schema", RIGHTS, advice)
+            let advice = "grant the user `CREATE` on the database, or open it once as another user";
+            Check::fail("rights", "the user cannot create the schema", RIGHTS, advice)
         }]);
     }
     let row = sqlx::query(
         "SELECT has_schema_privilege('larder', 'USAGE'),
                 count(*) FILTER (WHERE NOT has_table_privilege(c.oid, 'SELECT')),
-                count(*) FILTER (WHERE NOT (has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE')
+                count(*) FILTER (WHERE NOT (has_table_privilege(c.oid, 'INSERT') AND \
+                has_table_privilege(c.oid, 'UPDATE')
                     AND has_table_privilege(c.oid, 'DELETE')))
-         FROM pg_catalog.pg_class c WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind IN ('r', 'p')",
+         FROM pg_catalog.pg_class c WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind IN ('r', \
+         'p')",
     )
     .fetch_one(connection)
     .await?;
     let advice = "grant the user `USAGE` on the schema `larder` and all rights on its tables and sequences";
     let (usage, unread, unwritten): (bool, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     Ok(vec![match (usage, unread, unwritten) {
-        (true, 0, 0) => Check::ok("rights", "the user may read and write every table", RIGHTS),
+        (true, 0, 0) => Check::ok("rights", "the user can read and write every table", RIGHTS),
         (true, 0, _) => {
-            Check::fail("rights", format!("the user may not write {unwritten} of the tables"), RIGHTS, advice)
+            Check::fail("rights", format!("the user cannot write {unwritten} of the tables"), RIGHTS, advice)
         }
-        (false, ..) => Check::fail("rights", "the user may not use the schema", RIGHTS, advice),
-        _ => Check::fail("rights", format!("the user may not read {unread} of the tables"), RIGHTS, advice),
+        (false, ..) => Check::fail("rights", "the user cannot use the schema", RIGHTS, advice),
+        _ => Check::fail("rights", format!("the user cannot read {unread} of the tables"), RIGHTS, advice),
     }])
 }
 
@@ -230,13 +234,13 @@ async fn pgvector(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
         }
         (Some(version), _) => Check::ok("pgvector", version, VECTORS),
         (None, Some(version)) if is_new_enough(&version) => {
-            let seen = format!("{version} on the server, not in the database yet");
+            let seen = format!("{version} on the server, not yet in the database");
             let advice = "nothing, where the user may: opening vectors runs `CREATE EXTENSION vector`";
             Check::warn("pgvector", seen, VECTORS, advice)
         }
         (None, _) => {
-            let advice = "install pgvector 0.8.0 or newer on the server where vectors are wanted";
-            Check::warn("pgvector", "the server has none, or one that is too old", VECTORS, advice)
+            let advice = "install pgvector 0.8.0 or newer on the server if you need vectors";
+            Check::warn("pgvector", "missing on the server, or too old", VECTORS, advice)
         }
     }])
 }
@@ -255,7 +259,8 @@ async fn durability(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
     let commit = known.unwrap_or("unknown");
     let seen = format!("fsync {}, synchronous_commit {commit}, full_page_writes {}", on(fsync), on(pages));
     let kept = if !fsync || !pages {
-        let advice = "set `fsync = on` and `full_page_writes = on`: without them the loss of power can destroy the database";
+        let advice = "set `fsync = on` and `full_page_writes = on`: without them the loss of power can \
+                      destroy the database";
         Check::fail("durability", seen, DURABLE, advice)
     } else if commit == "off" {
         let advice =
@@ -271,7 +276,7 @@ async fn durability(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
             "checksums",
             "off",
             SUMS,
-            "turn them on with `pg_checksums --enable` while the server is stopped",
+            "enable them with `pg_checksums --enable` while the server is stopped",
         )
     };
     Ok(vec![kept, sums])
@@ -283,16 +288,17 @@ async fn user(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
             .fetch_one(connection)
             .await?;
     Ok(vec![if superuser {
-        let advice = "make a user for the program that owns the schema `larder` and nothing else";
+        let advice = "create a user for the program that owns only the schema `larder`";
         Check::warn("superuser", "the user is a superuser", USER, advice)
     } else {
-        Check::ok("superuser", "the user is none", USER)
+        Check::ok("superuser", "the user is not a superuser", USER)
     }])
 }
 
 async fn connections(connection: &mut PgConnection, pool_size: u32) -> Fallible<Vec<Check>> {
     let row = sqlx::query(
-        "SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
+        "SELECT current_setting('max_connections')::bigint - \
+         current_setting('superuser_reserved_connections')::bigint,
                 (SELECT sum(numbackends) FROM pg_catalog.pg_stat_database)::bigint,
                 (SELECT rolconnlimit::bigint FROM pg_catalog.pg_roles WHERE rolname = current_user),
                 (SELECT datconnlimit::bigint FROM pg_catalog.pg_database WHERE datname = current_database())",
@@ -310,7 +316,7 @@ async fn connections(connection: &mut PgConnection, pool_size: u32) -> Fallible<
         Check::fail("connections", seen, CONNECTIONS, advice)
     } else if wanted > most.saturating_sub(used) {
         let advice =
-            "lower `pool_size`, raise the server's limit, or put a pool between them that keeps sessions";
+            "lower `pool_size`, raise the server's limit, or use a connection pooler in session mode";
         Check::warn("connections", seen, CONNECTIONS, advice)
     } else {
         Check::ok("connections", seen, CONNECTIONS)
@@ -330,7 +336,7 @@ async fn tls(connection: &mut PgConnection, this_machine: bool) -> Fallible<Vec<
         (None, true) => Check::ok("tls", "none, within this machine", TLS),
         (None, false) => {
             let advice =
-                "let the server speak TLS, and leave `sslmode` out of the URL or set it to `verify-full`";
+                "enable TLS on the server, and remove `sslmode` from the URL or set it to `verify-full`";
             Check::warn("tls", "none, over a network", TLS, advice)
         }
     }])

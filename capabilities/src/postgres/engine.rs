@@ -39,8 +39,8 @@ const LOST_MAX: u32 = 1;
 const ATTEMPTS_MAX: u32 = 10;
 /// The client's allowance beyond the server's timeouts, after which it considers the server lost.
 const GRACE: Duration = Duration::from_secs(5);
-const SILENT: &str = "the database did not answer in time; check its host, port and load, or raise `acquire_timeout_ms` \
-                      or `statement_timeout_ms`";
+const SILENT: &str = "the database did not respond in time; check its host, port and load, or raise \
+                      `acquire_timeout_ms` or `statement_timeout_ms`";
 
 /// A handle to the connections of one open database. They close when the last clone is dropped.
 #[derive(Clone)]

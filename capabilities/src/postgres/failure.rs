@@ -83,7 +83,7 @@ pub(crate) fn same_for_all(error: Error) -> impl Fn() -> Error {
 
 /// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
+    Error::new(ErrorKind::Corrupt, operation, "a stored record is corrupt; restore it from a backup")
 }
 
 /// Keeps only the error code. The server's messages and details may quote stored text.
@@ -93,7 +93,7 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         sqlx::Error::Database(error) => return from_server(error.as_ref(), operation),
         sqlx::Error::PoolTimedOut => (
             ErrorKind::ResourceExhausted,
-            "no connection became free in time; raise `pool_size` or the server's limit",
+            "no connection became available in time; raise `pool_size` or the server's limit",
             NotApplied,
         ),
         sqlx::Error::PoolClosed => {
@@ -101,13 +101,14 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         }
         error if is_distrust(error) => (
             ErrorKind::Unavailable,
-            "no trusted TLS connection to the database; does it speak TLS, and is its certificate valid today for the \
-             host of the URL? Name a private authority in `sslrootcert`, or set `sslmode`",
+            "no trusted TLS connection to the database; check that it uses TLS and that its certificate is \
+             valid for the URL's host, name a private authority in `sslrootcert`, or set `sslmode`",
             NotApplied,
         ),
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => (
             ErrorKind::Unavailable,
-            "the database cannot be reached or the connection broke; check host and port, and that the server runs",
+            "the database cannot be reached or the connection was lost; check host and port, and that the \
+             server runs",
             Unknown,
         ),
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::RowNotFound => {
@@ -115,15 +116,16 @@ fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
         }
         sqlx::Error::Configuration(_) => (
             ErrorKind::InvalidInput,
-            "the settings of the connection do not work; check `sslmode`, `sslrootcert`, `sslcert` and `sslkey`",
+            "the TLS settings of the connection are invalid; check `sslmode`, `sslrootcert`, `sslcert` and \
+             `sslkey`",
             NotApplied,
         ),
         sqlx::Error::Protocol(_) => (
             ErrorKind::Unavailable,
-            "the server's answer makes no sense; check that host and port are those of a Postgres server",
+            "the response is not from a Postgres server; check host and port",
             Unknown,
         ),
-        _ => (ErrorKind::Unexpected, "the database driver refused a statement", Unknown),
+        _ => (ErrorKind::Unexpected, "the database driver rejected a statement; report the defect", Unknown),
     };
     Error::new(kind, operation, message).with_outcome(outcome)
 }
@@ -163,54 +165,59 @@ fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) 
     }
 }
 
-const NOT_ALLOWED: &str = "the user may not do this in the database; grant it `CREATE` on the database to make the schema, \
-                           or, where that is there, `USAGE` on the schema `larder` and all rights on its tables and \
-                           sequences";
+const NOT_ALLOWED: &str = "the user does not have the permission; grant `CREATE` on the database to create \
+                           the schema or, if the schema exists, `USAGE` on the schema `larder` and all \
+                           rights on its \
+                           tables and sequences";
 
 fn describe(code: &str) -> (ErrorKind, &'static str) {
     use ErrorKind::{
         Corrupt, NotFound, PermissionDenied, ResourceExhausted, Timeout, Unavailable, Unexpected, Unsupported,
     };
     match code {
-        "57014" => {
-            (Timeout, "the statement took longer than `statement_timeout_ms`; raise it, or ask for less")
-        }
+        "57014" => (Timeout, "the statement exceeded `statement_timeout_ms`; raise it, or request less"),
         "55P03" => (
             Timeout,
-            "another transaction kept a lock for longer than `lock_timeout_ms`; try again, or raise it",
+            "another transaction held a lock for longer than `lock_timeout_ms`; try again, or raise it",
         ),
         "25P03" | "25P04" => (
             Timeout,
-            "the server ended a transaction that took too long; raise `idle_in_transaction_timeout_ms`",
+            "the server ended a transaction that was idle for too long; raise \
+             `idle_in_transaction_timeout_ms`",
         ),
-        "40001" | "40P01" => (Timeout, "other transactions kept getting in the way; try again"),
-        "53100" => (ResourceExhausted, "the server's disk is full; make room on it"),
-        "53200" => (ResourceExhausted, "the server is out of memory; give it more, or ask for less"),
+        "40001" | "40P01" => (Timeout, "conflicts with other transactions in every attempt; try again"),
+        "53100" => (ResourceExhausted, "the server's disk is full; free space on it"),
+        "53200" => (ResourceExhausted, "the server is out of memory; add memory or request less"),
         "53300" => {
             (ResourceExhausted, "the server has no connection left; lower `pool_size` or raise its limit")
         }
-        "54000" => (ResourceExhausted, "a record is larger than the database takes"),
+        "54000" => (ResourceExhausted, "a record is larger than the database accepts; split it"),
         "28P01" | "28000" => (
             PermissionDenied,
-            "the server refuses this user or password; check the URL, and the server's `pg_hba.conf`",
+            "the server rejected the user or the password; check the URL, and the server's `pg_hba.conf`",
         ),
         "42501" => (PermissionDenied, NOT_ALLOWED),
         "25006" => (
             PermissionDenied,
-            "the database or the session is read-only; name the primary server, or unset `default_transaction_read_only`",
+            "the database or the session is read-only; name the primary server, or unset \
+             `default_transaction_read_only`",
         ),
         "3D000" => {
             (NotFound, "the database of the URL is not there; run `CREATE DATABASE`, or check the name")
         }
-        "3F000" | "42P01" | "42883" => {
-            (Unexpected, "a table or a function of the schema is missing; open with `migrate=auto`")
-        }
-        "0A000" => (Unsupported, "the server does not support this"),
+        "3F000" | "42P01" | "42883" => (
+            Unexpected,
+            "a table or a function of the schema is missing; open the database with \
+                          `migrate=auto`",
+        ),
+        "0A000" => (Unsupported, "the server does not support this operation"),
         "XX001" | "XX002" => (Corrupt, "the database's files are damaged"),
-        _ if code.starts_with("53") => (ResourceExhausted, "the server has used up a resource"),
-        _ if code.starts_with("08") || code.starts_with("57P") => {
-            (Unavailable, "the server is going away or not ready; try again in a moment")
+        _ if code.starts_with("53") => {
+            (ResourceExhausted, "a resource of the server is exhausted; check its log")
         }
-        _ => (Unexpected, "the database refused a statement"),
+        _ if code.starts_with("08") || code.starts_with("57P") => {
+            (Unavailable, "the server is starting or stopping; try again in a moment")
+        }
+        _ => (Unexpected, "the database rejected a statement; report the defect"),
     }
 }

@@ -230,7 +230,11 @@ impl HistoryProvider for PostgresHistoryProvider {
         if set.await? {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::NotFound, OPERATION, "the thread holds no messages"))
+            Err(Error::new(
+                ErrorKind::NotFound,
+                OPERATION,
+                "the thread has no messages; append a message first",
+            ))
         }
     }
 

@@ -53,11 +53,11 @@ impl Schema {
         Ok(version(connection).await? == self.formats().newest)
     }
 
-    /// Upgrades the schema to the newest version, or rejects it. Processes that open a new database at the same
-    /// time wait for each other, and one of them migrates.
+    /// Upgrades the schema to the newest version, or rejects it. Processes that open a new database at the
+    /// same time wait for each other, and one of them migrates.
     pub(crate) async fn migrate(self, connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
-        // A process that waited for another's migration must see it, whatever isolation level is the database's
-        // default.
+        // A process that waited for another's migration must see it, whatever isolation level is the
+        // database's default.
         let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         // A migration may take longer than a statement or a wait for a lock is allowed.
         sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
@@ -70,7 +70,7 @@ impl Schema {
         }
         if found < formats.newest {
             if mode == Migrate::Check {
-                let message = "the schema is missing or older; open once with `migrate=auto`";
+                let message = "the schema is missing or older; open the database once with `migrate=auto`";
                 return Err(Error::new(ErrorKind::Unsupported, OPERATION, message)
                     .with_context("format", found)
                     .with_context("format_supported", formats.newest)
@@ -78,7 +78,8 @@ impl Schema {
             }
             sqlx::raw_sql(
                 "CREATE SCHEMA IF NOT EXISTS larder;
-                 CREATE TABLE IF NOT EXISTS larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+                 CREATE TABLE IF NOT EXISTS larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true \
+                 CHECK (only_row),
                     version bigint NOT NULL)",
             )
             .execute(&mut *transaction)
@@ -112,7 +113,8 @@ pub(crate) async fn version(connection: &mut PgConnection) -> Fallible<i64> {
     // Reads the catalog's rows: `to_regclass` uses a cache. After a wait for another process's migration, the
     // cache still reports that the table does not exist.
     let there: bool = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = \
+         c.relnamespace
             WHERE n.nspname = 'larder' AND c.relname = 'schema_version')",
     )
     .fetch_one(&mut *connection)

@@ -135,7 +135,9 @@ impl VectorStore for PostgresVectorStore {
     async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
         check_search(SEARCH, request)?;
         let mut answers = self.run(SEARCH, collection, std::slice::from_ref(request)).await?;
-        answers.pop().ok_or_else(|| Error::new(ErrorKind::Unexpected, SEARCH, "a search without an answer"))
+        answers.pop().ok_or_else(|| {
+            Error::new(ErrorKind::Unexpected, SEARCH, "the search returned no result; report the defect")
+        })
     }
 
     async fn search_batch(

@@ -88,7 +88,7 @@ impl RedisConfig {
             "rediss" => (true, false),
             "redis+cluster" => (false, true),
             "rediss+cluster" => (true, true),
-            _ => return Err(invalid("is no `redis://`, `rediss://` or `redis+cluster://` URL")),
+            _ => return Err(invalid("is not a `redis://`, `rediss://` or `redis+cluster://` URL")),
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = authority.rsplit_once('@').map_or((None, authority), |(l, h)| (Some(l), h));
@@ -114,26 +114,28 @@ impl RedisConfig {
         match name {
             "connect_timeout_ms" => {
                 self.connect_timeout = millis(value).ok_or_else(|| {
-                    invalid("has a `connect_timeout_ms` that is no number from 1 to 86400000")
+                    invalid("has a `connect_timeout_ms` that is not a number from 1 to 86400000")
                 })?;
             }
             "response_timeout_ms" => {
                 self.response_timeout = millis(value).ok_or_else(|| {
-                    invalid("has a `response_timeout_ms` that is no number from 1 to 86400000")
+                    invalid("has a `response_timeout_ms` that is not a number from 1 to 86400000")
                 })?;
             }
             "tls_ca_file" if !self.tls => {
-                return Err(invalid("has a `tls_ca_file` and speaks no TLS; write `rediss:` for `redis:`"));
+                return Err(invalid(
+                    "has a `tls_ca_file` but does not use TLS; write `rediss:` for `redis:`",
+                ));
             }
             "tls_ca_file" => {
                 let path = unescape(value).filter(|path| !path.is_empty());
-                let path = path.ok_or_else(|| invalid("has a `tls_ca_file` that is no path"))?;
+                let path = path.ok_or_else(|| invalid("has a `tls_ca_file` that is not a path"))?;
                 self.tls_ca_file = Some(PathBuf::from(path));
             }
             _ => {
                 return Err(invalid(
-                    "has an unknown query parameter; `redis:` takes `connect_timeout_ms`, `response_timeout_ms` \
-                     and `tls_ca_file`",
+                    "has an unknown query parameter; `redis:` takes `connect_timeout_ms`, \
+                     `response_timeout_ms` and `tls_ca_file`",
                 ));
             }
         }
@@ -147,10 +149,10 @@ fn read_login(login: &str) -> Result<(Option<String>, Option<String>)> {
         return Err(invalid("has a user without a password; write `user:password@`, or `:password@`"));
     };
     let (Some(user), Some(password)) = (unescape(user), unescape(password)) else {
-        return Err(invalid("has a user or a password with a `%` that escapes nothing; write `%` as `%25`"));
+        return Err(invalid("has a user or a password with an invalid `%` escape; write `%` as `%25`"));
     };
     if password.is_empty() {
-        return Err(invalid("has an empty password; leave the part before `@` away"));
+        return Err(invalid("has an empty password; remove the part before `@`"));
     }
     Ok(((!user.is_empty()).then_some(user), Some(password)))
 }
@@ -164,20 +166,20 @@ fn read_single(hosts: &str, path: &str) -> Result<Servers> {
         number => number.bytes().all(|b| b.is_ascii_digit()).then(|| number.parse::<u32>().ok()).flatten(),
     };
     let database =
-        database.ok_or_else(|| invalid("has a path that is no number of a database, such as `/0`"))?;
+        database.ok_or_else(|| invalid("has a path that is not the number of a database, such as `/0`"))?;
     Ok(Servers::Single(read_address(hosts)?, i64::from(database)))
 }
 
 fn read_cluster(hosts: &str, path: &str) -> Result<Servers> {
     if !matches!(path, "" | "0") {
-        return Err(invalid("names a database; a cluster has none but `/0`"));
+        return Err(invalid("names a database; a cluster has only `/0`"));
     }
     Ok(Servers::Cluster(hosts.split(',').map(read_address).collect::<Result<_>>()?))
 }
 
 /// Reads `host`, `host:port`, `[::1]` or `[::1]:port`.
 fn read_address(text: &str) -> Result<Address> {
-    let malformed = || invalid("has a server that is no `host:port`");
+    let malformed = || invalid("has a server that is not `host:port`");
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or_else(malformed)?;
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_read_as_it_is_meant() {
+    fn a_url_is_parsed_as_documented() {
         let config = RedisConfig::from_url("redis://u%40:s3%2Fcret@db.example:7000/3").unwrap();
         assert!(config.servers == Servers::Single(address("db.example", 7000), 3) && !config.tls);
         assert_eq!((config.user.as_deref(), config.password.as_deref()), (Some("u@"), Some("s3/cret")));

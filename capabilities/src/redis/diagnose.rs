@@ -25,9 +25,9 @@ const SLOTS: u32 = 16_384;
 /// A key that no store uses. The check of permissions names it and writes nothing.
 const KEY: &str = "larder:doctor";
 
-const RIGHTS: &str = "a right that is missing is met as an error in the middle of the work";
-const REPLICAS: &str = "a replica takes over where a server dies, without the writes that it had not got yet";
-const CLUSTER: &str = "a slot that nobody holds refuses its keys";
+const RIGHTS: &str = "a missing permission causes errors at run time";
+const REPLICAS: &str = "a replica replaces a failed server, without the writes that it had not yet received";
+const CLUSTER: &str = "a slot without a server rejects its keys";
 const TOPOLOGY: &str = "one server is `redis:`, and part of a cluster is `redis+cluster:`";
 
 const FORMATS: &str = "data of another format is refused, and left as it is";
@@ -97,13 +97,14 @@ fn servers_named(failed: &[(Address, Error)]) -> Vec<String> {
 
 fn reached(missing: &[String], findings: &Findings) {
     if missing.is_empty() {
-        findings.add(Check::ok("reach", "the server answers", REACH));
+        findings.add(Check::ok("reach", "the server responds", REACH));
     } else {
-        let advice =
-            "start these servers, or take them out of the URL; while others answer the cluster is found";
+        let advice = "start these servers or remove them from the URL; one reachable server is enough to \
+                      find the \
+             cluster";
         findings.add(Check::warn("reach", format!("no connection to {}", missing.join(", ")), REACH, advice));
     }
-    findings.add(Check::ok("login", "the server lets this user in", LOGIN));
+    findings.add(Check::ok("login", "the server accepts this user", LOGIN));
 }
 
 fn topology(part_of_cluster: bool, clustered: bool) -> Check {
@@ -166,16 +167,18 @@ async fn holders(server: &mut Server, asked: &Address) -> Result<(Vec<Address>, 
     let whole = if fine {
         Check::ok("cluster", format!("{seen}, its state is ok"), CLUSTER)
     } else {
-        let advice =
-            "run `redis-cli --cluster check` against one of its servers, and `--cluster fix` if it says so";
+        let advice = "run `redis-cli --cluster check` on one of its servers, and `--cluster fix` if the \
+                      check reports \
+             errors";
         Check::fail("cluster", format!("{seen}, its state is not ok"), CLUSTER, advice)
     };
     let replicas = if slots.replicated() {
-        let advice = "know that a failover may lose the last writes: the stores declare no durability for it";
+        let advice = "expect a failover to lose the last writes: the stores declare no durability for it";
         Check::warn("replicas", "servers have replicas", REPLICAS, advice)
     } else {
-        let advice = "add a replica to each server where the cluster must outlive one; it may lose the last writes then";
-        Check::warn("replicas", "none: each server that dies takes its slots along", REPLICAS, advice)
+        let advice = "add a replica to each server if the cluster must survive the loss of one; a failover \
+                      may lose the last writes";
+        Check::warn("replicas", "none: a server that fails makes its slots unavailable", REPLICAS, advice)
     };
     Ok((holders, vec![whole, replicas]))
 }
@@ -222,7 +225,7 @@ async fn rights(connection: &mut MultiplexedConnection) -> Check {
         .map(|error| Failure::Sent(error).into_error(OPERATION))
         .collect();
     match refused.first() {
-        None => Check::ok("rights", "the user may read, write, run scripts and publish", RIGHTS),
+        None => Check::ok("rights", "the user can read, write, run scripts and publish", RIGHTS),
         Some(error) => {
             let seen = format!("{} of 4 kinds of commands are refused", refused.len());
             Check::fail("rights", seen, RIGHTS, error.message().to_owned())
@@ -287,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_that_are_alike_share_a_line() {
+    fn equal_servers_share_a_line() {
         let check = |seen: &str| Check::ok("eviction", seen, "why");
         let all = vec![
             ("a:1".to_owned(), vec![check("x"), Check::ok("latency", "1 ms", "why")]),

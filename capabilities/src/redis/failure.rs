@@ -5,8 +5,9 @@ use redis::{ErrorKind as Reported, RedisError, ServerErrorKind};
 
 use super::script::formats;
 
-const NOT_ALLOWED: &str =
-    "the user may not use a command or a key; give it `~larder:* &larder:* +@all -@admin +info +config|get`";
+const NOT_ALLOWED: &str = "the user does not have permission for a command or a key; grant `~larder:* \
+                           &larder:* +@all -@admin \
+     +info +config|get`";
 
 /// A failure inside a call: an error of the contract, of the server or of the connection.
 #[derive(Debug)]
@@ -115,7 +116,7 @@ fn is_half_moved(error: &RedisError) -> bool {
 
 /// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
+    Error::new(ErrorKind::Corrupt, operation, "a stored record is corrupt; restore it from a backup")
 }
 
 /// Translates an error. The server's text may quote keys, arguments and stored values, so it is only examined
@@ -128,7 +129,7 @@ fn describe(error: &RedisError, operation: &'static str, connecting: bool) -> Er
     let (kind, message, outcome) = match error.kind() {
         Reported::AuthenticationFailed => (
             ErrorKind::PermissionDenied,
-            "the server refuses this user or password; check the URL",
+            "the server rejected the user or the password; check the URL",
             NotApplied,
         ),
         Reported::RESP3NotSupported => {
@@ -136,8 +137,8 @@ fn describe(error: &RedisError, operation: &'static str, connecting: bool) -> Er
         }
         Reported::Io if error.is_timeout() => (
             ErrorKind::Timeout,
-            "the server did not answer in time; check host, port and load, or raise `connect_timeout_ms` or \
-                 `response_timeout_ms`",
+            "the server did not respond in time; check host, port and load, or raise `connect_timeout_ms` or \
+             `response_timeout_ms`",
             Unknown,
         ),
         Reported::Io if error.is_connection_refusal() => (
@@ -152,13 +153,13 @@ fn describe(error: &RedisError, operation: &'static str, connecting: bool) -> Er
         ),
         Reported::InvalidClientConfig => (
             ErrorKind::InvalidInput,
-            "the settings of the connection do not work; check the host and `tls_ca_file`",
+            "the settings of the connection are invalid; check the host and `tls_ca_file`",
             NotApplied,
         ),
         Reported::Parse | Reported::UnexpectedReturnType => {
-            (ErrorKind::Unavailable, "the server's answer makes no sense; is it a Redis server?", Unknown)
+            (ErrorKind::Unavailable, "the response is not from a Redis server; check host and port", Unknown)
         }
-        _ => (ErrorKind::Unexpected, "the driver of the connection refused a command", Unknown),
+        _ => (ErrorKind::Unexpected, "the driver rejected a command; report the defect", Unknown),
     };
     Error::new(kind, operation, message).with_outcome(outcome)
 }
@@ -171,31 +172,31 @@ fn from_server(error: &RedisError, operation: &'static str, connecting: bool) ->
     }
     let (kind, message, outcome) = match error.code().unwrap_or_default() {
         "WRONGPASS" => {
-            (PermissionDenied, "the server refuses this user or password; check the URL", NotApplied)
+            (PermissionDenied, "the server rejected the user or the password; check the URL", NotApplied)
         }
-        "NOAUTH" => {
-            (PermissionDenied, "the server wants a password; write `redis://user:password@host`", NotApplied)
-        }
+        "NOAUTH" => (
+            PermissionDenied,
+            "the server requires a password; write `redis://user:password@host`",
+            NotApplied,
+        ),
         "NOPERM" => (PermissionDenied, NOT_ALLOWED, NotApplied),
         "DENIED" => (PermissionDenied, "the server is in protected mode; set a password there", NotApplied),
         "OOM" => {
-            (ResourceExhausted, "the server's `maxmemory` is used up; raise it or erase data", NotApplied)
+            (ResourceExhausted, "the server's `maxmemory` is reached; raise it or erase data", NotApplied)
         }
         "READONLY" => (Unavailable, "the server is a replica; name the primary in the URL", NotApplied),
         "LOADING" => (Unavailable, "the server is still loading its data; try again in a moment", NotApplied),
-        "MISCONF" => (
-            Unavailable,
-            "the server cannot save to its disk and so takes no writes; see its log",
-            NotApplied,
-        ),
+        "MISCONF" => {
+            (Unavailable, "the server cannot write to its disk and rejects writes; check its log", NotApplied)
+        }
         "NOREPLICAS" => (
             Unavailable,
-            "the server has fewer replicas than it needs to write; see its `min-replicas-to-write`",
+            "the server has fewer replicas than it needs to write; check its `min-replicas-to-write`",
             NotApplied,
         ),
         "BUSY" => (
             Unavailable,
-            "the server is busy with a script of somebody else; try again, or run `SCRIPT KILL`",
+            "the server runs a script of another client; try again, or run `SCRIPT KILL`",
             NotApplied,
         ),
         "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" => {
@@ -205,17 +206,17 @@ fn from_server(error: &RedisError, operation: &'static str, connecting: bool) ->
             (Unavailable, "the cluster is not ready, or moving the slot; try again", NotApplied)
         }
         "CROSSSLOT" => (Unsupported, "the server is part of a cluster; write `redis+cluster://`", NotApplied),
-        "WRONGTYPE" => (Corrupt, "a key of the stores holds something else", NotApplied),
+        "WRONGTYPE" => (Corrupt, "a key of the stores has another type; use a separate database", NotApplied),
         "ERR" if connecting && error.detail().is_some_and(|text| text.contains("max number of clients")) => {
             (ResourceExhausted, "the server has no connection left; raise its `maxclients`", NotApplied)
         }
         "ERR" if error.detail().is_some_and(is_refusal_in_script) => (PermissionDenied, NOT_ALLOWED, Unknown),
         "ERR" if connecting => (
             ErrorKind::InvalidInput,
-            "the server refuses the connection; check the number of the database",
+            "the server rejected the connection; check the number of the database",
             NotApplied,
         ),
-        _ => (Unexpected, "the server refused a command", Unknown),
+        _ => (Unexpected, "the server rejected a command; check its log", Unknown),
     };
     let outcome = if connecting { NotApplied } else { outcome };
     Error::new(kind, operation, message).with_outcome(outcome)
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_becomes_a_kind_and_an_outcome_and_nothing_else() {
+    fn server_errors_become_a_kind_and_an_outcome() {
         for (code, kind, outcome) in [
             ("WRONGPASS", ErrorKind::PermissionDenied, Outcome::NotApplied),
             ("NOAUTH", ErrorKind::PermissionDenied, Outcome::NotApplied),
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_met_a_slot_half_moved_is_run_again() {
+    fn a_script_on_a_moving_slot_runs_again() {
         let text =
             "Script attempted to access a non local key in a cluster node script: 0, on @user_script:1.";
         for (kind, text, remedy, expected) in [
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drivers_own_kinds_of_answers_are_told_apart() {
+    fn the_drivers_kinds_of_replies_are_distinguished() {
         for (kind, expected) in [
             (ServerErrorKind::NoPerm, ErrorKind::PermissionDenied),
             (ServerErrorKind::ReadOnly, ErrorKind::Unavailable),
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_may_not_do_in_a_script_is_denied() {
+    fn a_script_without_permission_is_denied() {
         let text = "The user executing the script can't run this command or subcommand script: s3cret";
         let error =
             RedisError::from((Reported::Server(ServerErrorKind::ResponseError), "x", text.to_owned()));

@@ -6,9 +6,7 @@
 //! next script on the thread records the expiry as a clear event.
 //!
 //! The server evaluates a filter by author in steps of at most 2,000 messages or 4 MiB, because a running
-//! script blocks all other clients. A longer scan takes one round trip for each step. Messages that earlier
-//! versions stored have no author that the server could read; the server returns them and the client applies
-//! the filter.
+//! script blocks all other clients. A longer scan takes one round trip for each step.
 
 mod address;
 mod events;

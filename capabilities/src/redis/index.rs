@@ -157,7 +157,8 @@ impl Engine {
         Err(Error::new(
             ErrorKind::Unavailable,
             operation,
-            "the namespace was erased again and again meanwhile, or the clocks of the servers differ by a minute",
+            "the namespace was erased during every attempt, or the clocks of the servers differ by a minute; \
+             try again and check the clocks",
         )
         .with_outcome(Outcome::NotApplied))
     }

@@ -66,8 +66,8 @@ impl S3BlobStore {
     /// missing, wrong or may not list the bucket; `InvalidInput` naming `url` for a wrong region or endpoint,
     /// or a prefix under which the server cannot store even short keys; `Unavailable` or `Timeout` if the
     /// server cannot be reached or does not reply within [`response_timeout`](S3Config::response_timeout);
-    /// `Timeout` if it replies but the probes take more than half a minute; `Unsupported` if another version of
-    /// this program wrote the bucket in another format.
+    /// `Timeout` if it replies but the probes take more than half a minute; `Unsupported` if another version
+    /// of this program wrote the bucket in another format.
     pub async fn open(config: &S3Config, namespace: Namespace) -> Result<Self> {
         Self::open_at(config, namespace, FORMAT).await
     }
@@ -120,7 +120,7 @@ impl S3BlobStore {
         Err(Error::new(
             ErrorKind::Unsupported,
             operation,
-            "in this namespace the key makes a name longer than the server keeps; shorten one of them",
+            "is too long for the server in this namespace; shorten the key or the namespace",
         )
         .with_context("capability", Capability::BlobLongKeys.as_str())
         .with_field("key"))
@@ -131,7 +131,7 @@ impl S3BlobStore {
         if self.layout.fits(key) {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::NotFound, operation, "no blob has this key"))
+        Err(Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key"))
     }
 }
 

@@ -17,8 +17,9 @@ pub const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 /// The maximum of a timeout: one hour.
 const TIMEOUT_MS_MAX: u64 = 3600 * 1000;
-const FORM: &str = "write `s3://bucket/prefix?region=…` or `s3://ACCESS_KEY:SECRET_KEY@bucket?endpoint=http://127.0.0.1:3900`, \
-                    with `%`-escapes for what is special in the keys (`/` is `%2F`, `+` is `%2B`)";
+const FORM: &str = "write `s3://bucket/prefix?region=…` or \
+                    `s3://ACCESS_KEY:SECRET_KEY@bucket?endpoint=http://127.0.0.1:3900`, and escape special \
+                    characters of the keys with `%` (`/` is `%2F`, `+` is `%2B`)";
 
 /// The location of the objects and the access to them.
 ///
@@ -90,7 +91,7 @@ impl S3Config {
         let bucket = bucket.into();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
         if !(3..=255).contains(&bucket.len()) || !bucket.bytes().all(allowed) {
-            return Err(invalid("names no bucket that can be: 3 to 63 letters, digits, `.` and `-`"));
+            return Err(invalid("has an invalid bucket name; use 3 to 63 letters, digits, `.` and `-`"));
         }
         Ok(Self {
             keys: None,
@@ -126,8 +127,8 @@ impl S3Config {
         if prefix.len() > PREFIX_BYTES_MAX || !(prefix.is_empty() || segments) || !prefix.bytes().all(allowed)
         {
             return Err(invalid(
-                "has a prefix over 128 bytes, with an empty segment, `.` or `..`, or with something else than letters, \
-                 digits, `.`, `_`, `-`, `~`, `@` and `/`",
+                "has a prefix over 128 bytes, with an empty segment, `.` or `..`, or with characters other \
+                 than letters, digits, `.`, `_`, `-`, `~`, `@` and `/`",
             ));
         }
         self.prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
@@ -148,7 +149,7 @@ impl S3Config {
         let (location, query) = url.split_once('?').unwrap_or((url, ""));
         let rest = match location.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("s3") => rest,
-            _ => return Err(invalid(format!("is no `s3://` URL; {FORM}"))),
+            _ => return Err(invalid(format!("is not an `s3://` URL; {FORM}"))),
         };
         let (keys, place) = match rest.rsplit_once('@') {
             // The prefix may contain an `@`, but the keys contain no `/`.
@@ -169,7 +170,8 @@ impl S3Config {
         }
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decode(value).ok_or_else(|| invalid("has a malformed `%`-escape"))?;
+            let value =
+                decode(value).ok_or_else(|| invalid("has a malformed `%` escape; write `%` as `%25`"))?;
             config.take(name, value)?;
         }
         if let Some(endpoint) = &config.endpoint {
@@ -182,14 +184,14 @@ impl S3Config {
         let flag = |value: &str| match value {
             "true" => Ok(true),
             "false" => Ok(false),
-            _ => Err(invalid("has another `path_style` or `allow_http` than `true` or `false`")),
+            _ => Err(invalid("has a `path_style` or `allow_http` other than `true` and `false`")),
         };
         match name {
             "endpoint" => self.endpoint = Some(value.trim_end_matches('/').to_owned()),
             "region" => {
                 let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
                 if value.is_empty() || value.len() > 64 || !value.bytes().all(allowed) {
-                    return Err(invalid("has a `region` that can be none"));
+                    return Err(invalid("has a `region` that is not a region's name"));
                 }
                 self.region = Some(value);
             }
@@ -200,8 +202,8 @@ impl S3Config {
             "stall_timeout_ms" => self.stall_timeout = millis(&value)?,
             _ => {
                 return Err(invalid(
-                    "has an unknown query parameter; `s3:` takes `endpoint`, `region`, `path_style`, `allow_http`, \
-                     `connect_timeout_ms`, `response_timeout_ms` and `stall_timeout_ms`",
+                    "has an unknown query parameter; `s3:` takes `endpoint`, `region`, `path_style`, \
+                     `allow_http`, `connect_timeout_ms`, `response_timeout_ms` and `stall_timeout_ms`",
                 ));
             }
         }
@@ -214,10 +216,10 @@ pub(crate) fn check_endpoint(endpoint: &str, allow_http: bool) -> Result<()> {
     let (tls, place) = match endpoint.split_once("://") {
         Some(("https", place)) => (true, place),
         Some(("http", place)) => (false, place),
-        _ => return Err(invalid("has an endpoint that begins neither with `https://` nor with `http://`")),
+        _ => return Err(invalid("has an endpoint that begins with neither `https://` nor `http://`")),
     };
     let host = host_of(place).ok_or_else(|| {
-        invalid("has an endpoint that is no host with an optional port, such as `http://127.0.0.1:3900`")
+        invalid("has an endpoint that is not a host with an optional port, such as `http://127.0.0.1:3900`")
     })?;
     let loopback = host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -248,7 +250,7 @@ fn host_of(place: &str) -> Option<&str> {
 fn millis(value: &str) -> Result<Duration> {
     let ms = value.parse().ok().filter(|ms| (1..=TIMEOUT_MS_MAX).contains(ms));
     ms.map(Duration::from_millis)
-        .ok_or_else(|| invalid("has a time that is no number of milliseconds from 1 to 3600000"))
+        .ok_or_else(|| invalid("has a time that is not a number of milliseconds from 1 to 3600000"))
 }
 
 fn decode(text: &str) -> Option<String> {
@@ -275,9 +277,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_says_where_and_how() {
+    fn a_url_has_keys_bucket_and_settings() {
         let config = S3Config::from_url(
-            "s3://AKID:a%2Fb%2Bc:d@files/app/v1/?endpoint=http://127.0.0.1:3900&region=garage&path_style=true",
+            "s3://AKID:a%2Fb%2Bc:d@files/app/v1/\
+             ?endpoint=http://127.0.0.1:3900&region=garage&path_style=true",
         )
         .unwrap();
         assert_eq!(config.keys, Some(("AKID".to_owned(), "a/b+c:d".to_owned())));

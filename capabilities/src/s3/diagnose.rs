@@ -26,17 +26,16 @@ const UPLOAD_AGE: Duration = Duration::from_secs(24 * 3600);
 /// The resolution of HTTP dates.
 const DATE_GRAIN: Duration = Duration::from_secs(1);
 
-const REACH: &str = "without the bucket there is no store";
-const LOGIN: &str = "the stores work with the rights of these credentials";
+const REACH: &str = "the stores need the bucket";
+const LOGIN: &str = "the stores use the permissions of these credentials";
 const WRITABLE: &str = "the stores write objects, some of them in parts";
-const CONDITIONS: &str =
-    "create-only and if-match writes of several programs rest on them; without them they are refused";
-const NAMES: &str = "a key whose name is too long for the server is refused before anything is sent";
-const UPLOADS: &str = "uploads that were left midway are paid for and in no listing";
-const VERSIONS: &str = "without versions what is overwritten or deleted by mistake is gone";
-const TLS: &str = "without TLS whoever is on the network reads and changes what is stored";
-const FORMATS: &str = "a bucket of another format is refused, and left as it is";
-const DURABLE: &str = "what an acknowledged write survives";
+const CONDITIONS: &str = "create-only and if-match writes need them; without them, these writes are rejected";
+const NAMES: &str = "a key whose name is too long for the server is rejected before any request";
+const UPLOADS: &str = "unfinished uploads cost money and appear in no listing";
+const VERSIONS: &str = "without versioning, overwritten and deleted data cannot be restored";
+const TLS: &str = "without TLS, anyone on the network can read and change the stored data";
+const FORMATS: &str = "a bucket of another format is refused and not changed";
+const DURABLE: &str = "determines what an acknowledged write survives";
 
 /// Diagnoses the bucket.
 pub(crate) async fn diagnose(config: &S3Config, findings: &Findings) {
@@ -45,13 +44,13 @@ pub(crate) async fn diagnose(config: &S3Config, findings: &Findings) {
         Ok(engine) => Arc::new(engine),
         Err(error) => return failed_to_connect(findings, &error),
     };
-    findings.add(Check::ok("reach", "the server answers, and the bucket is there", REACH));
-    findings.add(Check::ok("login", "the server lets these credentials list the bucket", LOGIN));
+    findings.add(Check::ok("reach", "the server responds, and the bucket exists", REACH));
+    findings.add(Check::ok("login", "the credentials can list the bucket", LOGIN));
     findings.add(format_check(engine.format));
     for check in times(&engine).await {
         findings.add(check);
     }
-    let seen = "process: what a server does beyond that it does not tell";
+    let seen = "process: a server does not report more";
     findings.add(Check::ok("durability", seen, DURABLE));
     findings.add(versions(&engine).await);
     match uploads(&engine).await {
@@ -149,11 +148,12 @@ async fn times(engine: &Engine) -> Vec<Check> {
 }
 
 async fn versions(engine: &Engine) -> Check {
-    let advice = "turn versions on, with a rule that removes old ones after some days; or back the bucket up otherwise";
+    let advice = "enable versioning, with a rule that removes old versions after some days, or back up the \
+                  bucket";
     match engine.client.get_bucket_versioning().bucket(&engine.bucket).send().await {
         Ok(answer) if answer.status() == Some(&BucketVersioningStatus::Enabled) => Check::ok(
             "versioning",
-            "on; an erasure leaves the old versions until a rule removes them",
+            "on; an erasure keeps the old versions until a rule removes them",
             VERSIONS,
         ),
         Ok(_) => Check::warn("versioning", "off", VERSIONS, advice),
@@ -165,8 +165,10 @@ async fn versions(engine: &Engine) -> Check {
 fn unasked<E: ProvideErrorMetadata>(name: &'static str, error: &SdkError<E>, why: &'static str) -> Check {
     match status(error) {
         // Some reply with success and an empty result.
-        Some(200..=299 | 400 | 404 | 405 | 501) => Check::ok(name, "the server has no such thing", why),
-        Some(401 | 403) => Check::ok(name, "the credentials may not ask", why),
+        Some(200..=299 | 400 | 404 | 405 | 501) => {
+            Check::ok(name, "the object does not exist on the server", why)
+        }
+        Some(401 | 403) => Check::ok(name, "the credentials do not allow this query", why),
         _ => Check::unknown(name, &failed(OPERATION, Effect::Read, error), why),
     }
 }
@@ -200,8 +202,8 @@ async fn uploads(engine: &Engine) -> Result<Check, Error> {
 
 fn conditions(honoured: &Supported, findings: &Findings) {
     if *honoured == Supported::NOTHING {
-        let advice = "grant `s3:PutObject` and `s3:DeleteObject`, unless these stores are for reading only";
-        findings.add(Check::warn("writable", "the credentials may not write", WRITABLE, advice));
+        let advice = "grant `s3:PutObject` and `s3:DeleteObject`, unless these stores are read-only";
+        findings.add(Check::warn("writable", "the credentials do not allow writes", WRITABLE, advice));
         return;
     }
     let probed = "a few small objects were written under `probe/` and removed";
@@ -212,8 +214,7 @@ fn conditions(honoured: &Supported, findings: &Findings) {
     findings.add(if honoured.create_only && honoured.if_match {
         Check::ok("conditional_writes", seen, CONDITIONS)
     } else {
-        let advice =
-            "where programs need them, use a server that honours them, such as S3 itself; else nothing";
+        let advice = "if your programs need them, use a server that supports them, such as S3";
         Check::warn("conditional_writes", seen, CONDITIONS, advice)
     });
     let seen = format!("names of up to {} bytes are kept", honoured.name_bytes_max);
@@ -235,7 +236,7 @@ mod tests {
     use crate::diagnose::CheckStatus::{self, Ok as Fine, Warn};
 
     #[test]
-    fn plain_http_over_a_network_is_told() {
+    fn plain_http_over_a_network_is_reported() {
         for (url, status) in [
             ("s3://a:b@files?endpoint=https://s3.example", Fine),
             ("s3://a:b@files?endpoint=http://127.0.0.1:3900", Fine),
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_probe_saw_is_told() {
+    fn the_result_of_the_probe_is_reported() {
         let statuses = |honoured| {
             let findings = Findings::default();
             conditions(&honoured, &findings);

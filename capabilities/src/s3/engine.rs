@@ -100,7 +100,7 @@ impl Engine {
                 Some(404) => Error::new(
                     ErrorKind::NotFound,
                     OPEN,
-                    "the bucket of the URL is not there; create it, or check name and endpoint",
+                    "the bucket of the URL does not exist; create it, or check name and endpoint",
                 )
                 .with_field("url"),
                 _ => failed(OPEN, Effect::Read, &error),
@@ -184,7 +184,11 @@ async fn client_config(config: &S3Config) -> Result<Builder> {
     }
     let shared = loader.load().await;
     if shared.region().is_none() {
-        return Err(Error::invalid(OPEN, "url", "names no region, nor does the environment; add `region=`"));
+        return Err(Error::invalid(
+            OPEN,
+            "url",
+            "has no region, and neither has the environment; add `region=`",
+        ));
     }
     find_credentials(&shared).await?;
     // A profile may name an endpoint too; the same rules apply to it.
@@ -220,8 +224,9 @@ pub(super) fn endpoint(config: &S3Config) -> Result<Option<String>> {
 /// Finds credentials now, so that missing credentials get a specific error.
 async fn find_credentials(shared: &aws_config::SdkConfig) -> Result<()> {
     let denied = |message| Error::new(ErrorKind::PermissionDenied, OPEN, message).with_field("url");
-    const NONE: &str = "no credentials are found; write them into the URL as `s3://ACCESS_KEY:SECRET_KEY@bucket`, or \
-                        set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or a profile";
+    const NONE: &str = "no credentials were found; write them into the URL as \
+                        `s3://ACCESS_KEY:SECRET_KEY@bucket`, set `AWS_ACCESS_KEY_ID` and \
+                        `AWS_SECRET_ACCESS_KEY`, or use a profile";
     let Some(provider) = shared.credentials_provider() else { return Err(denied(NONE)) };
     match tokio::time::timeout(CREDENTIALS_TIMEOUT, provider.provide_credentials()).await {
         Ok(Ok(_)) => Ok(()),
@@ -229,8 +234,8 @@ async fn find_credentials(shared: &aws_config::SdkConfig) -> Result<()> {
         Err(_) => Err(Error::new(
             ErrorKind::Timeout,
             OPEN,
-            "no credentials were found in time; write them into the URL or the environment if this machine has no role, \
-             or turn the search for one off with `AWS_EC2_METADATA_DISABLED=true`",
+            "no credentials were found in time; if this machine has no role, write them into the URL or the \
+             environment, or set `AWS_EC2_METADATA_DISABLED=true`",
         )
         .with_outcome(Outcome::NotApplied)
         .with_field("url")),

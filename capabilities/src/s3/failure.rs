@@ -27,18 +27,19 @@ pub(crate) fn code<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Option<&str>
     error.as_service_error().and_then(ProvideErrorMetadata::code)
 }
 
-const NOT_ALLOWED: &str = "the credentials do not allow this in the bucket; check access key and secret key, and grant `s3:ListBucket`, \
-                           `s3:GetObject`, `s3:PutObject`, `s3:DeleteObject` and those of uploads in parts";
+const NOT_ALLOWED: &str = "the credentials do not have the permission; check access key and secret key, and \
+                           grant `s3:ListBucket`, `s3:GetObject`, `s3:PutObject`, `s3:DeleteObject` and \
+                           those of multipart uploads";
 
 /// Returns the error of a transfer without progress beyond the limit.
 pub(crate) fn progress_timed_out(operation: &'static str, effect: Effect) -> Error {
-    let message = "the bytes stood still for too long; check the network, or raise `stall_timeout_ms=`";
+    let message = "the transfer stalled; check the network, or raise `stall_timeout_ms=`";
     finish(Error::new(ErrorKind::Timeout, operation, message), Outcome::Unknown, effect)
 }
 
 /// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, operation, "what the server tells of the blob makes no sense")
+    Error::new(ErrorKind::Corrupt, operation, "the server's headers of the blob cannot be parsed")
 }
 
 /// Returns the error for the caller of `operation`.
@@ -54,13 +55,13 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
         }
         SdkError::TimeoutError(_) => (
             ErrorKind::Timeout,
-            "the server took too long to answer; check `endpoint=`, or raise `response_timeout_ms=`",
+            "the server did not respond in time; check `endpoint=`, or raise `response_timeout_ms=`",
             Unknown,
         ),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => (
             ErrorKind::Timeout,
-            "the server took too long to connect or to answer; check `endpoint=`, or raise `connect_timeout_ms=` or \
-                 `response_timeout_ms=`",
+            "the server did not accept the connection or respond in time; check `endpoint=`, or raise \
+             `connect_timeout_ms=` or `response_timeout_ms=`",
             Unknown,
         ),
         // Also the error of a connection that ended with its runtime, whether it had sent the request or not.
@@ -69,8 +70,8 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
         }
         SdkError::DispatchFailure(_) => (
             ErrorKind::Unavailable,
-            "the server cannot be reached or the connection broke; check `endpoint=`, its certificate and that the server \
-             runs",
+            "the server cannot be reached or the connection was lost; check `endpoint=`, its certificate and \
+             that the server runs",
             Unknown,
         ),
         _ => return from_answer(operation, effect, code(error).unwrap_or_default(), status(error)),
@@ -118,42 +119,43 @@ fn by_code(code: &str) -> Option<(ErrorKind, &'static str)> {
     };
     Some(match code {
         "NoSuchBucket" => {
-            (NotFound, "the bucket of the URL is not there; create it, or check name and endpoint")
+            (NotFound, "the bucket of the URL does not exist; create it, or check name and endpoint")
         }
-        "NoSuchKey" | "NotFound" => (NotFound, "no blob has this key"),
-        "NoSuchUpload" => (Unavailable, "the upload was ended from elsewhere"),
+        "NoSuchKey" | "NotFound" => (NotFound, "the blob does not exist; check the key"),
+        "NoSuchUpload" => (Unavailable, "another client ended the upload; try again"),
         "AccessDenied" | "AllAccessDisabled" | "AccountProblem" => (PermissionDenied, NOT_ALLOWED),
         "InvalidAccessKeyId" | "NoSuchAccessKey" => {
-            (PermissionDenied, "the server does not know the access key; check it and `endpoint=`")
+            (PermissionDenied, "the access key does not exist on the server; check it and `endpoint=`")
         }
-        "SignatureDoesNotMatch" | "InvalidSignature" => (
-            PermissionDenied,
-            "the secret key does not belong to the access key, or the region is another; check the key and `region=`",
-        ),
+        "SignatureDoesNotMatch" | "InvalidSignature" => {
+            (PermissionDenied, "the signature does not match; check the secret key and `region=`")
+        }
         "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
             (PermissionDenied, "the session token has expired or is not valid; get new credentials")
         }
-        "RequestTimeTooSkewed" => {
-            (PermissionDenied, "this machine's clock and the server's are too far apart; set the clock")
-        }
+        "RequestTimeTooSkewed" => (
+            PermissionDenied,
+            "the clocks of this machine and of the server differ too much; synchronize them",
+        ),
         "AuthorizationHeaderMalformed" | "PermanentRedirect" | "IllegalLocationConstraintException" => {
             (InvalidInput, "the bucket is in another region; name it with `region=`")
         }
         "SlowDown" | "ServiceUnavailable" | "ThrottlingException" | "TooManyRequests" | "Throttling" => {
-            (Unavailable, "the server asks to slow down and kept doing so; try again later")
+            (Unavailable, "the server asked to slow down in every attempt; try again later")
         }
-        "QuotaExceeded" | "EntityTooLarge" | "StorageFull" | "InsufficientStorage" => {
-            (ResourceExhausted, "the blob is larger than the server takes, or a quota is used up")
-        }
-        "NotImplemented" | "MethodNotAllowed" => (Unsupported, "the server does not offer this"),
-        "PreconditionFailed" => (Conflict, "the blob was changed meanwhile"),
+        "QuotaExceeded" | "EntityTooLarge" | "StorageFull" | "InsufficientStorage" => (
+            ResourceExhausted,
+            "the blob is larger than the server accepts, or a quota is reached; split it or raise the quota",
+        ),
+        "NotImplemented" | "MethodNotAllowed" => (Unsupported, "the server does not support this operation"),
+        "PreconditionFailed" => (Conflict, "the blob was changed concurrently; read it again and retry"),
         "ConditionalRequestConflict" | "OperationAborted" => {
-            (Unavailable, "other writes to the same blob kept getting in the way; try again")
+            (Unavailable, "conflicts with other writes to the same blob in every attempt; try again")
         }
         "InternalError" => (Unavailable, "the server failed"),
-        "RequestTimeout" => (Timeout, "the server did not get the request in time"),
+        "RequestTimeout" => (Timeout, "the server did not receive the request in time; try again"),
         "BadDigest" | "InvalidDigest" | "XAmzContentSHA256Mismatch" | "IncompleteBody" => {
-            (Unexpected, "what arrived at the server is not what was sent")
+            (Unexpected, "the server received other bytes than were sent; try again")
         }
         _ => return None,
     })
@@ -162,16 +164,20 @@ fn by_code(code: &str) -> Option<(ErrorKind, &'static str)> {
 fn by_status(status: u16) -> (ErrorKind, &'static str) {
     match status {
         401 | 403 => (ErrorKind::PermissionDenied, NOT_ALLOWED),
-        404 => (ErrorKind::NotFound, "no blob has this key"),
-        408 => (ErrorKind::Timeout, "the server did not get the request in time"),
-        409 => (ErrorKind::Unavailable, "other writes to the same blob kept getting in the way; try again"),
-        412 => (ErrorKind::Conflict, "the blob was changed meanwhile"),
-        405 | 501 => (ErrorKind::Unsupported, "the server does not offer this"),
-        413 | 507 => (ErrorKind::ResourceExhausted, "the blob is larger than the server takes"),
+        404 => (ErrorKind::NotFound, "the blob does not exist; check the key"),
+        408 => (ErrorKind::Timeout, "the server did not receive the request in time; try again"),
+        409 => (
+            ErrorKind::Unavailable,
+            "conflicts with other writes to the same blob in every attempt; try again",
+        ),
+        412 => (ErrorKind::Conflict, "the blob was changed concurrently; read it again and retry"),
+        405 | 501 => (ErrorKind::Unsupported, "the server does not support this operation"),
+        413 | 507 => (ErrorKind::ResourceExhausted, "the blob is larger than the server accepts; split it"),
         429 | 503 => (ErrorKind::Unavailable, "the server asks to slow down; try again later"),
-        301 | 302 | 307 | 308 => {
-            (ErrorKind::InvalidInput, "the bucket is elsewhere; check `endpoint=` and `region=`")
-        }
+        301 | 302 | 307 | 308 => (
+            ErrorKind::InvalidInput,
+            "the bucket is in another region or endpoint; check `endpoint=` and `region=`",
+        ),
         500..=599 => (ErrorKind::Unavailable, "the server failed"),
         _ => (ErrorKind::Unexpected, "the server refused the request"),
     }

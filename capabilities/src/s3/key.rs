@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_comes_back_and_each_tree_keeps_the_order() {
+    fn every_key_reads_back_and_each_tree_keeps_the_order() {
         let layout = layout();
         let mut last: [Option<String>; 2] = [None, None];
         for key in keys().iter().map(|key| BlobKey::new(key).unwrap()) {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_names_fit_and_are_as_long_as_reckoned() {
+    fn the_longest_names_fit_and_have_the_computed_length() {
         let named = |prefix: &str, namespace: &str, key: &str| {
             let namespace = Namespace::new(namespace).unwrap();
             Layout::new(prefix, &namespace, usize::MAX).object(&BlobKey::new(key).unwrap()).len()

@@ -14,15 +14,15 @@ use super::schema::{self, Schema};
 use crate::diagnose::{Check, Findings, disk, millis, round_trip};
 
 const OPERATION: &str = "sqlite.diagnose";
-const THERE: &str = "everything but blobs is kept in this file";
-const OWNER: &str = "a file of another program is refused, and left as it is";
+const THERE: &str = "this file contains all data except blobs";
+const OWNER: &str = "a file of another program is refused and not changed";
 const SCHEMA: &str =
-    "opening upgrades a recent schema, and refuses one that is too old or of a newer program";
-const JOURNAL: &str = "readers and the writer go on beside each other, also in several processes";
-const DURABLE: &str = "what an acknowledged write survives";
-const WAL: &str = "a long write-ahead log makes reading slow and backups incomplete without it";
-const WHOLE: &str = "a damaged file answers wrongly or not at all";
-const WRITABLE: &str = "the stores write into the file, and SQLite makes files beside it";
+    "opening upgrades a recent schema, and refuses one that is too old or newer than this program";
+const JOURNAL: &str = "readers and the writer run concurrently, also in several processes";
+const DURABLE: &str = "determines what an acknowledged write survives";
+const WAL: &str = "a long write-ahead log slows down reads, and backups need it";
+const WHOLE: &str = "a damaged file returns wrong data or errors";
+const WRITABLE: &str = "the stores write to the file, and SQLite creates files next to it";
 /// A WAL above this size was not truncated.
 const WAL_BYTES_WARN: u64 = 256 * 1024 * 1024;
 const READS: u32 = 9;
@@ -35,7 +35,7 @@ pub(crate) async fn diagnose(config: &SqliteConfig, findings: &Findings) {
     let (config, looking) = (config.clone(), findings.clone());
     // A step that hangs in the system blocks only its thread; the caller still gets its result in time.
     if tokio::task::spawn_blocking(move || look(&config, &looking)).await.is_err() {
-        findings.add(Check::fail("reach", "the look at the file broke off", THERE, "run it again"));
+        findings.add(Check::fail("reach", "the check of the file did not complete", THERE, "run it again"));
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn diagnose(config: &SqliteConfig, findings: &Findings) {
 pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
     match std::fs::metadata(&config.path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Some("the file is not there, and opening would make it");
+            return Some("the file does not exist, and opening would create it");
         }
         // Opening reports a file that cannot be read.
         Err(_) => return None,
@@ -54,7 +54,7 @@ pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
         reading(&config.path, |connection| Ok((schema::is_owned(connection)?, schema::version(connection)?)));
     let formats = Schema::CURRENT.formats();
     match version {
-        Ok((false, _)) => Some("the file is empty, and opening would make the schema"),
+        Ok((false, _)) => Some("the file is empty, and opening would create the schema"),
         // Opening rejects a file that is too old, so it changes nothing.
         Ok((true, found)) if (formats.oldest..formats.newest).contains(&found) => {
             Some("the schema is of an older version, and opening would upgrade it")
@@ -75,7 +75,7 @@ fn look(config: &SqliteConfig, findings: &Findings) {
     };
     if !found.is_file() {
         let advice = "name a file";
-        findings.add(Check::fail("reach", "something else than a file stands there", THERE, advice));
+        findings.add(Check::fail("reach", "the path is not a file", THERE, advice));
         return;
     }
     findings.add(Check::ok("reach", format!("a file of {} KiB", found.len() / 1024), THERE));
@@ -99,21 +99,21 @@ fn look(config: &SqliteConfig, findings: &Findings) {
 
 fn absent(error: &std::io::Error, folder: &Path, findings: &Findings) {
     if error.kind() != std::io::ErrorKind::NotFound {
-        let seen = format!("the file cannot be looked at: {}", error.kind());
-        let advice = "check the rights of the folders above, and that the disk is mounted";
+        let seen = format!("the file's metadata cannot be read: {}", error.kind());
+        let advice = "check the permissions of the parent folders, and that the disk is mounted";
         findings.add(Check::fail("reach", seen, THERE, advice));
     } else if !folder.is_dir() {
-        let advice = "make the folder, or check the path";
-        findings.add(Check::fail("reach", "the folder of the file is not there", THERE, advice));
+        let advice = "create the folder, or check the path";
+        findings.add(Check::fail("reach", "the folder of the file does not exist", THERE, advice));
     } else if disk::may_write(folder) {
-        let advice = "nothing, if it is new; else check the path: opening makes the file";
-        findings.add(Check::warn("reach", "the file is not there yet", THERE, advice));
+        let advice = "nothing if it is new, because opening creates the file; otherwise check the path";
+        findings.add(Check::warn("reach", "the file does not exist yet", THERE, advice));
         disk::file_system(folder, findings);
     } else {
-        let advice = "give this user the right to write in the folder";
+        let advice = "grant this user write permission for the folder";
         findings.add(Check::fail(
             "reach",
-            "the file is not there, and this user may not make it",
+            "the file does not exist, and this user cannot create it",
             THERE,
             advice,
         ));
@@ -122,29 +122,25 @@ fn absent(error: &std::io::Error, folder: &Path, findings: &Findings) {
 
 fn writable(path: &Path, folder: &Path, findings: &Findings) {
     let check = if !disk::may_write_file(path) {
-        let advice = "give this user the right to write the file, or mount the file system for writing";
-        Check::fail("writable", "the file may not be written", WRITABLE, advice)
+        let advice = "grant this user write permission for the file, or mount the file system for writing";
+        Check::fail("writable", "the file cannot be written", WRITABLE, advice)
     } else if !disk::may_write(folder) {
-        let advice = "give this user the right to write in the folder";
-        Check::fail("writable", "the folder may not be written", WRITABLE, advice)
+        let advice = "grant this user write permission for the folder";
+        Check::fail("writable", "the folder cannot be written", WRITABLE, advice)
     } else {
         findings.add(disk::flushing(folder));
-        Check::ok("writable", "this user may write the file and its folder", WRITABLE)
+        Check::ok("writable", "this user can write the file and its folder", WRITABLE)
     };
     findings.add(check);
 }
 
 fn durability(config: &SqliteConfig) -> Check {
     match config.synchronous {
-        Synchronous::Full => Check::ok("durability", "synchronous=full: the loss of power", DURABLE),
+        Synchronous::Full => Check::ok("durability", "synchronous=full: power loss", DURABLE),
         Synchronous::Normal => {
-            let advice = "leave `synchronous=normal` out of the URL where the last writes must survive the loss of power";
-            Check::warn(
-                "durability",
-                "synchronous=normal: kill -9, not always the loss of power",
-                DURABLE,
-                advice,
-            )
+            let advice = "remove `synchronous=normal` from the URL if the last writes must survive a power \
+                          loss";
+            Check::warn("durability", "synchronous=normal: kill -9, not always power loss", DURABLE, advice)
         }
     }
 }
@@ -173,11 +169,11 @@ fn journal(path: &Path, bytes: u64) -> Check {
     match is_wal {
         Some(true) => Check::ok("journal", "WAL", JOURNAL),
         Some(false) => {
-            Check::warn("journal", "a rollback journal", JOURNAL, "nothing: opening sets it to WAL")
+            Check::warn("journal", "a rollback journal", JOURNAL, "nothing, because opening sets it to WAL")
         }
         None => {
             let advice = "name another file, or restore this one from a backup";
-            Check::fail("journal", "the file is no SQLite database", JOURNAL, advice)
+            Check::fail("journal", "the file is not an SQLite database", JOURNAL, advice)
         }
     }
 }
@@ -248,7 +244,7 @@ fn inside(connection: &Connection) -> Fallible<Vec<Check>> {
     if let Err(failure) = schema::check_owner(connection) {
         let error = failure.into_error(OPERATION);
         let advice = error.message().to_owned();
-        return Ok(vec![Check::fail("owner", "another program's database", OWNER, advice)]);
+        return Ok(vec![Check::fail("owner", "the database of another program", OWNER, advice)]);
     }
     let mut checks = vec![
         Check::ok("owner", if owned { "larder's" } else { "nobody's yet" }, OWNER),
@@ -269,12 +265,12 @@ fn version(found: i64) -> Check {
     let formats = Schema::CURRENT.formats();
     let seen = format!("version {found} of {newest}, format number {found}", newest = formats.newest);
     match formats.check(OPERATION, found) {
-        _ if found == 0 => Check::warn("schema", "none yet", SCHEMA, "nothing: opening makes it"),
+        _ if found == 0 => Check::warn("schema", "none yet", SCHEMA, "nothing, because opening creates it"),
         Err(_) if found < formats.oldest => {
             Check::fail("schema", format!("{seen}: too old"), SCHEMA, formats.message(found))
         }
         Err(_) => {
-            let seen = format!("{seen}: newer than this program knows");
+            let seen = format!("{seen}: newer than this program supports");
             Check::fail("schema", seen, SCHEMA, formats.message(found))
         }
         Ok(()) if found < formats.newest => {
@@ -299,12 +295,12 @@ fn whole(connection: &Connection) -> Fallible<Check> {
         drop(done);
         answer
     });
-    let damaged = "restore it from a backup; `larder dump` may still read what is whole";
+    let damaged = "restore it from a backup; `larder dump` may still read the undamaged parts";
     Ok(match answer {
-        Ok(answer) if answer == "ok" => Check::ok("integrity", "quick_check found nothing wrong", WHOLE),
+        Ok(answer) if answer == "ok" => Check::ok("integrity", "quick_check found no damage", WHOLE),
         Ok(_) => Check::fail("integrity", "quick_check found damage", WHOLE, damaged),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
-            let seen = format!("nothing wrong in what could be read within {} ms", millis(CHECK_TIME_MAX));
+            let seen = format!("no damage in the part that was read within {} ms", millis(CHECK_TIME_MAX));
             Check::ok("integrity", seen, WHOLE)
         }
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseCorrupt) => {

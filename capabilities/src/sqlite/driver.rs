@@ -58,11 +58,11 @@ fn config(url: &BackendUrl<'_>) -> Result<SqliteConfig> {
     let path = url.path()?;
     let text = path.to_string_lossy();
     if text.starts_with(':') {
-        return Err(invalid_url("asks SQLite for memory; write `memory:` instead"));
+        return Err(invalid_url("asks SQLite for a database in memory; write `memory:` instead"));
     }
     if text.starts_with("file:") {
         return Err(invalid_url(
-            "holds a second scheme; write `sqlite:./larder.db` or `sqlite:///absolute/larder.db`",
+            "contains a second scheme; write `sqlite:./larder.db` or `sqlite:///absolute/larder.db`",
         ));
     }
     if text.ends_with('/') {
@@ -73,7 +73,7 @@ fn config(url: &BackendUrl<'_>) -> Result<SqliteConfig> {
         None => config,
         Some("full") => config.with_synchronous(Synchronous::Full),
         Some("normal") => config.with_synchronous(Synchronous::Normal),
-        Some(_) => return Err(invalid_url("has another `synchronous` than `full` or `normal`")),
+        Some(_) => return Err(invalid_url("has a `synchronous` other than `full` and `normal`")),
     };
     if let Some(timeout) = url.millis("busy_timeout_ms", BUSY_TIMEOUT_MS_MAX)? {
         config = config.with_busy_timeout(timeout);

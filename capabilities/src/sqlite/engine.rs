@@ -260,7 +260,7 @@ impl Engine {
 
 /// Returns the error for a thread that has ended without a reply.
 fn gone(operation: &'static str, outcome: Outcome) -> Error {
-    Error::new(ErrorKind::Unavailable, operation, "the database's thread has ended; open it again")
+    Error::new(ErrorKind::Unavailable, operation, "the database's thread has ended; open the database again")
         .with_outcome(outcome)
 }
 

@@ -61,7 +61,7 @@ impl Failure {
 
 /// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, operation, "a stored record does not read back as what was written")
+    Error::new(ErrorKind::Corrupt, operation, "a stored record is corrupt; restore it from a backup")
 }
 
 /// Keeps only the result code. SQLite's messages contain names of tables and columns and sometimes the
@@ -73,8 +73,12 @@ fn from_sqlite(error: &rusqlite::Error, operation: &'static str) -> Error {
             | rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::Utf8Error(..)
             | rusqlite::Error::InvalidColumnType(..) => corrupt(operation),
-            _ => Error::new(ErrorKind::Unexpected, operation, "the database driver refused a statement")
-                .with_outcome(Outcome::NotApplied),
+            _ => Error::new(
+                ErrorKind::Unexpected,
+                operation,
+                "the database driver rejected a statement; report the defect",
+            )
+            .with_outcome(Outcome::NotApplied),
         };
     };
     let (kind, message, outcome) = describe(failure.code);
@@ -88,24 +92,31 @@ fn describe(code: ErrorCode) -> (ErrorKind, &'static str, Outcome) {
     match code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (
             ErrorKind::Timeout,
-            "another process kept the database locked for longer than `busy_timeout_ms`; try again, or raise it",
+            "another process locked the database for longer than `busy_timeout_ms`; try again, or raise it",
             NotApplied,
         ),
         ErrorCode::DiskFull => {
-            (ErrorKind::ResourceExhausted, "the disk is full; make room on it", NotApplied)
+            (ErrorKind::ResourceExhausted, "the disk is full; free space on it", NotApplied)
         }
-        ErrorCode::TooBig => {
-            (ErrorKind::ResourceExhausted, "a record is larger than the database takes", NotApplied)
-        }
-        ErrorCode::OutOfMemory => (ErrorKind::ResourceExhausted, "out of memory", NotApplied),
+        ErrorCode::TooBig => (
+            ErrorKind::ResourceExhausted,
+            "a record is larger than the database accepts; split it",
+            NotApplied,
+        ),
+        ErrorCode::OutOfMemory => (
+            ErrorKind::ResourceExhausted,
+            "the process is out of memory; request less or add memory",
+            NotApplied,
+        ),
         ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::AuthorizationForStatementDenied => (
             ErrorKind::PermissionDenied,
-            "the database file may not be written; check the rights of the file and of its folder",
+            "the database file cannot be written; check the permissions of the file and of its folder",
             NotApplied,
         ),
         ErrorCode::CannotOpen => (
             ErrorKind::PermissionDenied,
-            "the database file cannot be opened for writing; check that its folder is there, and the rights of both",
+            "the database file cannot be opened for writing; check that its folder exists, and the \
+             permissions of both",
             NotApplied,
         ),
         ErrorCode::DatabaseCorrupt => {
@@ -116,11 +127,9 @@ fn describe(code: ErrorCode) -> (ErrorKind, &'static str, Outcome) {
             "the file is not an SQLite database; name another file, or restore it",
             NotApplied,
         ),
-        ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed => (
-            ErrorKind::Unavailable,
-            "reading or writing the database file failed; check the disk that it is on",
-            Unknown,
-        ),
-        _ => (ErrorKind::Unexpected, "the database refused a statement", NotApplied),
+        ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed => {
+            (ErrorKind::Unavailable, "reading or writing the database file failed; check its disk", Unknown)
+        }
+        _ => (ErrorKind::Unexpected, "the database rejected a statement; report the defect", NotApplied),
     }
 }

@@ -72,13 +72,16 @@ impl SqliteHistoryProvider {
     }
 
     /// Reads messages, which counts as a use of the thread.
-    async fn read(
+    async fn read<R>(
         &self,
         operation: &'static str,
         thread: &Thread,
         fits_inline: bool,
-        read: impl Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
-    ) -> Result<Vec<StoredMessage>> {
+        read: R,
+    ) -> Result<Vec<StoredMessage>>
+    where
+        R: Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
+    {
         loop {
             let (address, read) = (self.address(thread), read.clone());
             let job = move |sql: &Connection, budget: &mut ReadBudget| read(sql, &address, budget);
@@ -257,7 +260,11 @@ impl HistoryProvider for SqliteHistoryProvider {
         if self.change("history.set_ttl", thread, job).await? {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::NotFound, "history.set_ttl", "the thread holds no messages"))
+            Err(Error::new(
+                ErrorKind::NotFound,
+                "history.set_ttl",
+                "the thread has no messages; append a message first",
+            ))
         }
     }
 

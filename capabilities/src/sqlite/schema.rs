@@ -10,8 +10,8 @@ use crate::format::Formats;
 const APPLICATION_ID: i64 = 0x4c72_6472;
 
 /// The oldest version that this program opens. The baseline statements create it in an empty file.
-const BASELINE: i64 = 4;
-const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0004_baseline.sql");
+const BASELINE: i64 = 5;
+const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0005_baseline.sql");
 
 const OPERATION: &str = "sqlite.open";
 
@@ -91,7 +91,7 @@ pub(crate) fn check_owner(connection: &Connection) -> Fallible<()> {
     if application == 0 && objects == 0 {
         return Ok(());
     }
-    Err(Error::invalid(OPERATION, "path", "the file is the database of another program; name another file")
+    Err(Error::invalid(OPERATION, "path", "the file is a database of another program; name another file")
         .into())
 }
 

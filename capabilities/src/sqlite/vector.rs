@@ -78,7 +78,9 @@ impl VectorStore for SqliteVectorStore {
     async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
         check_search(SEARCH, request)?;
         let mut answers = self.run(SEARCH, collection, vec![request.clone()]).await?;
-        answers.pop().ok_or_else(|| Error::new(ErrorKind::Unexpected, SEARCH, "a search without an answer"))
+        answers.pop().ok_or_else(|| {
+            Error::new(ErrorKind::Unexpected, SEARCH, "the search returned no result; report the defect")
+        })
     }
 
     async fn search_batch(

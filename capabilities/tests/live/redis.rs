@@ -36,7 +36,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("one_server_is_no_cluster", SERVER, one_server_is_no_cluster),
         trial("a_dropped_future_leaves_the_store_usable", SERVER, a_dropped_future),
         trial("a_connection_that_the_server_closed_is_made_anew", SERVER, a_closed_connection),
-        trial("an_answer_never_reaches_another_call", SERVER, an_answer_of_another_call),
+        trial("an_answer_never_reaches_another_call", SERVER, a_response_of_another_call),
         trial("many_callers_take_few_connections", SERVER, many_callers),
         trial("a_server_without_another_connection_is_shared", SERVER, a_full_server),
         trial("stores_outlive_the_runtime_of_their_first_call", SERVER, another_runtime),
@@ -55,14 +55,14 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             expiry::a_listing_passes_by_many_that_have_expired,
         ),
         trial(
-            "data_of_a_newer_program_is_left_as_it_is",
+            "data_of_a_newer_program_is_not_changed",
             SERVER,
-            format::data_of_a_newer_program_is_left_as_it_is,
+            format::data_of_a_newer_program_is_not_changed,
         ),
         trial(
-            "data_of_a_newer_program_in_a_cluster_is_left_as_it_is",
+            "data_of_a_newer_program_in_a_cluster_is_not_changed",
             CLUSTER,
-            format::data_of_a_newer_program_in_a_cluster_is_left_as_it_is,
+            format::data_of_a_newer_program_in_a_cluster_is_not_changed,
         ),
         trial(
             "a_running_program_does_not_write_after_an_upgrade",
@@ -253,7 +253,7 @@ async fn through_a_proxy(name: &str) -> (Proxy, Arc<RedisKeyValueStore>) {
     (proxy, Arc::new(redis.key_value(namespace(name))))
 }
 
-async fn an_answer_of_another_call() {
+async fn a_response_of_another_call() {
     let store = open(SERVER).await.key_value(namespace("answers"));
     let value = |number: u32| Bytes::from(vec![u8::try_from(number).unwrap(); 200_000]);
     for number in 0..8 {

@@ -35,7 +35,12 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("an_expired_thread_frees_its_memory_by_itself", SERVER, an_expired_thread_frees_its_memory),
         trial("a_thread_that_holds_nothing_leaves_the_listing_and_returns", SERVER, leaves_and_returns),
         trial("a_fork_dropped_midway_is_forgotten", SERVER, a_fork_dropped_midway),
-        trial("messages_stored_without_their_author_are_judged_too", SERVER, older_messages),
+        trial("large_histories_are_stored_compressed", SERVER, || {
+            large_histories_are_stored_compressed(SERVER)
+        }),
+        trial("large_histories_in_a_cluster_are_stored_compressed", CLUSTER, || {
+            large_histories_are_stored_compressed(CLUSTER)
+        }),
         trial("a_filtered_read_beside_removals_is_of_one_state", SERVER, filtered_beside_removals),
         trial("a_long_thread_keeps_its_counts_however_it_shrinks", SERVER, counts_of_a_long_thread),
         trial("writers_beside_listings_and_erasures_are_all_listed", SERVER, || all_are_listed(SERVER)),
@@ -109,44 +114,49 @@ fn by(agent: &str, text: &str) -> ChatMessage {
     ChatMessage::user(text).with_author(AgentId::new(agent).unwrap(), None)
 }
 
-/// Messages in the format of earlier versions, between current ones.
-async fn older_messages() {
-    let (store, namespace) = store(SERVER, "older").await;
+/// 300 messages of 9 KB, which repeat themselves, take at most 300 kB of the server's memory.
+async fn large_histories_are_stored_compressed(variable: &str) {
+    let (store, namespace) = store(variable, "compressed").await;
     let thread = thread("t");
-    let authors = ["a", "b", "agent", "a", "b", "b"];
-    for author in authors {
-        store.append(&thread, by(author, "x\0y")).await.unwrap();
+    let text = |number: usize| format!("{number}: {}", "The weather is the same again. ".repeat(290));
+    for first in (0..300).step_by(100) {
+        let batch = (first..first + 100).map(|number| by("a", &text(number)));
+        store.append_many(&thread, batch.collect(), AppendOptions::default()).await.unwrap();
     }
     let messages = part(&namespace, "t", "messages");
-    let mut plain = plain_connection().await;
-    for seq in [1, 2, 4, 5] {
-        let mut older = by(authors[seq - 1], "older");
-        if seq == 5 {
-            older.author = None;
-        }
-        let stored = format!("{seq} 5 9 0 \0{}", serde_json::to_string(&older).unwrap());
-        redis::cmd("ZREMRANGEBYSCORE").arg(&messages).arg(seq).arg(seq).exec_async(&mut plain).await.unwrap();
-        redis::cmd("ZADD").arg(&messages).arg(seq).arg(stored).exec_async(&mut plain).await.unwrap();
-    }
-    let only = |agent: &str| MessageFilter::new().include_agent(AgentId::new(agent).unwrap());
-    for (agent, limit, expected) in [
-        ("a", 9, &[1, 4][..]),
-        ("a", 1, &[4]),
-        ("b", 9, &[2, 6]),
-        ("b", 2, &[2, 6]),
-        ("agent", 9, &[3, 5]),
-        ("agent", 2, &[3, 5]),
-        ("nobody", 9, &[]),
-    ] {
-        let found = store.tail_matching(&thread, &only(agent), None, limit).await.unwrap();
-        assert_eq!(found.iter().map(|stored| stored.seq.get()).collect::<Vec<_>>(), expected, "{agent}");
-    }
-    // A fork copies them unchanged.
-    let fork = Thread::new("fork", "t").unwrap();
+    let stored = memory_usage(variable, &messages).await
+        + memory_usage(variable, &part(&namespace, "t", "head")).await;
+    assert!(stored <= 300_000, "{stored} bytes");
+    // A part of the thread, its filter, its size and its copy are those of the plain messages.
+    assert!(store.thread_info(&thread).await.unwrap().bytes > 300 * 8_990);
+    let only = MessageFilter::new().include_agent(AgentId::new("a").unwrap());
+    let found = store.tail_matching(&thread, &only, None, 2).await.unwrap();
+    assert_eq!(found.iter().map(|stored| &*stored.message.text).collect::<Vec<_>>(), [text(298), text(299)]);
+    let fork = Thread::new("agent", "fork").unwrap();
     store.fork(&thread, &fork, None).await.unwrap();
-    assert_eq!(store.tail_matching(&fork, &only("a"), None, 9).await.unwrap().len(), 2);
-    assert_eq!(store.tail_matching(&fork, &only("fork"), None, 9).await.unwrap().len(), 1);
+    assert_eq!(
+        store.tail(&fork, None, 1).await.unwrap()[0].message,
+        store.tail(&thread, None, 1).await.unwrap()[0].message
+    );
     store.erase().await.unwrap();
+}
+
+/// Returns the bytes of a key on the server that holds it.
+async fn memory_usage(variable: &str, key: &str) -> usize {
+    let url = url(variable);
+    let (_, rest) = url.split_once("://").unwrap();
+    let (user, hosts) = rest.split('?').next().unwrap().rsplit_once('@').unwrap();
+    for host in hosts.split('/').next().unwrap().split(',') {
+        let client = redis::Client::open(format!("redis://{user}@{host}")).unwrap();
+        let mut plain = client.get_multiplexed_async_connection().await.unwrap();
+        let usage =
+            redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query_async(&mut plain).await;
+        // The other servers of a cluster answer with the holder of the slot.
+        if let Ok(Some(bytes)) = usage {
+            return bytes;
+        }
+    }
+    panic!("no server holds the key");
 }
 
 /// Each replacement removes the previous one, so no read may return messages of two of them.

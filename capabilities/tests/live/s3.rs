@@ -49,9 +49,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let mut trials = vec![
         trial(
-            "an_unreachable_server_is_told_in_time".to_owned(),
+            "an_unreachable_server_is_reported_in_time".to_owned(),
             false,
-            an_unreachable_server_is_told_in_time,
+            an_unreachable_server_is_reported_in_time,
         ),
         trial(
             "a_large_write_holds_the_parts_in_flight_and_no_more".to_owned(),
@@ -68,17 +68,20 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         let ignored = std::env::var(server.variable).is_err() && !required;
         macro_rules! trials {
             ($($test:ident)*) => {
-                [$(trial(format!("{}::{}", server.name, stringify!($test)), ignored, move || $test(server))),*]
+                [$({
+                    let name = format!("{}::{}", server.name, stringify!($test));
+                    trial(name, ignored, move || $test(server))
+                }),*]
             };
         }
         trials.extend(trials![
             large_blobs_travel_in_parts
-            what_is_given_up_leaves_no_upload
+            an_abandoned_write_leaves_no_upload
             keys_of_all_kinds_are_listed_in_order
-            a_presigned_url_signs_what_was_asked_for
+            a_presigned_url_signs_the_requested_fields
             mistakes_are_typed_and_show_no_secret
             an_opening_leaves_nothing_behind
-            a_bucket_of_a_newer_format_is_refused_and_left_as_it_is
+            a_bucket_of_a_newer_format_is_refused_and_not_changed
         ]);
     }
     crate::groups::run("s3", arguments, trials)
@@ -204,7 +207,7 @@ async fn uploads(url: &str, store: &S3BlobStore) -> Option<usize> {
     Some(answer.uploads().len())
 }
 
-async fn what_is_given_up_leaves_no_upload(server: Server) {
+async fn an_abandoned_write_leaves_no_upload(server: Server) {
     let url = server.url();
     let store = store(&url).await;
     let name = key("given-up");
@@ -263,7 +266,7 @@ async fn keys_of_all_kinds_are_listed_in_order(server: Server) {
     assert_eq!(listed(&store).await, Vec::<BlobKey>::new());
 }
 
-async fn a_presigned_url_signs_what_was_asked_for(server: Server) {
+async fn a_presigned_url_signs_the_requested_fields(server: Server) {
     let url = server.url();
     let store = store(&url).await;
     let (name, day) = (key("shared/a b.txt"), Duration::from_secs(60));
@@ -354,7 +357,7 @@ async fn an_opening_leaves_nothing_behind(server: Server) {
     }
 }
 
-async fn a_bucket_of_a_newer_format_is_refused_and_left_as_it_is(server: Server) {
+async fn a_bucket_of_a_newer_format_is_refused_and_not_changed(server: Server) {
     let prefix = format!("f{:x}", larder_kernel::Timestamp::now().as_micros());
     let config = S3Config::from_url(&server.url()).unwrap().with_prefix(&prefix).unwrap();
     let namespace = || Namespace::new("n").unwrap();
@@ -390,7 +393,7 @@ fn shows_nothing(error: &Error, canary: &str) {
     assert!(!shown.contains(canary), "{shown}");
 }
 
-async fn an_unreachable_server_is_told_in_time() {
+async fn an_unreachable_server_is_reported_in_time() {
     // A port without a listener, and an unreachable network (RFC 5737).
     for endpoint in ["http://127.0.0.1:9", "https://192.0.2.1"] {
         let began = Instant::now();

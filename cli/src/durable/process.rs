@@ -60,7 +60,8 @@ async fn kill_all(
     required: u64,
     report: &mut LevelReport,
 ) -> std::result::Result<(), String> {
-    let scratch = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
+    let scratch =
+        tempfile::tempdir().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let (scheme, query) = (url.split(':').next().unwrap_or_default(), url.split_once('?'));
     let place = url::url_of(scheme, &scratch.path().join("place"), query.map_or("", |(_, query)| query));
     let wanted = effort.share_of(required);
@@ -70,7 +71,7 @@ async fn kill_all(
     while report.executed < wanted && report.counterexamples.is_empty() {
         tries += 1;
         if tries > wanted * TRIES_MAX {
-            return Err(format!("only {} of {tries} kills met a write under way", report.executed));
+            return Err(format!("only {} of {tries} kills interrupted a write", report.executed));
         }
         let seed = trial_seed(effort.seed, scheme, tries);
         let writer =
@@ -94,7 +95,7 @@ async fn kill_all(
     let again = judge_again(registry, &place, scratch.path(), &earlier, effort).await;
     note(report, &again.map_err(|error| format!("cannot use the backend: {error}"))?, &[], effort.seed);
     report.notes.push(format!(
-        "{tries} writers were killed; {} writes had been acknowledged, {} were under way",
+        "{tries} writers were killed; {} writes were acknowledged, {} were in progress",
         sums.acknowledged, sums.in_flight
     ));
     Ok(())

@@ -29,7 +29,7 @@ impl Server {
             "garage" => "LARDER_GARAGE_PORT",
             "s3s" => "LARDER_S3S_PORT",
             "age" => "LARDER_AGE_PORT",
-            _ => return Err(io::Error::other("its script starts no second server")),
+            _ => return Err(io::Error::other("its script cannot start a second server")),
         };
         let server = Self { service, port: (variable, free_ports(3)?.to_string()) };
         // An earlier run may have been killed and left a server behind.

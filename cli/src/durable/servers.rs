@@ -113,7 +113,7 @@ async fn kill_all(
     while report.executed < wanted && report.counterexamples.is_empty() {
         tries += 1;
         if tries > wanted * TRIES_MAX {
-            report.trouble = Some(format!("only {} of {tries} kills met a call under way", report.executed));
+            report.trouble = Some(format!("only {} of {tries} kills interrupted a call", report.executed));
             return Ok(());
         }
         let seed = trial_seed(effort.seed, service.name, tries);
@@ -130,8 +130,8 @@ async fn kill_all(
         report.executed += u64::from(met > 0);
     }
     report.notes.push(format!(
-        "durability `{}`; {tries} kills met {in_flight} calls; {} calls were answered, {} not applied, {} of \
-         unknown outcome; at most {attempts} calls failed before a write succeeded again",
+        "durability `{}`; {tries} kills interrupted {in_flight} calls; {} calls were acknowledged, {} not \
+         applied, {} of unknown outcome; at most {attempts} calls failed before a write succeeded again",
         durability.as_str(),
         sums.done,
         sums.refused,
@@ -188,7 +188,7 @@ async fn forgetful(
     }
     if lost == 0 {
         report.trouble =
-            Some("without its log the server lost nothing either: the kills have shown nothing".to_owned());
+            Some("the server lost nothing without its log either, so the kills prove nothing".to_owned());
     }
     report.notes.push(format!("without its log, {lost} of {kills} kills lost acknowledged writes"));
     Ok(())

@@ -1,24 +1,21 @@
 //! Reading the file of a transcript in batches.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
 use larder::hex::hex;
-use larder::transcript::parse_line;
-use larder_kernel::ChatMessage;
-use sha2::{Digest, Sha256};
+use larder::transcript::{TranscriptReader, TranscriptReport};
+use larder_kernel::{ChatMessage, Error};
 
+use super::encoding;
+use super::values::{Unreadable, Values};
 use crate::thread::printable;
 
 /// The messages and bytes per batch. The keys of the batches depend on both: with another number, the same
 /// file is another import.
 const BATCH_MESSAGES: usize = 500;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
-/// The maximum length of a line, in bytes. A longer line cannot contain a message that a store accepts, even
-/// if every character is escaped.
-const LINE_BYTES_MAX: u64 = 32 * 1024 * 1024;
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 type Sha = [u8; 32];
 
@@ -26,6 +23,7 @@ type Sha = [u8; 32];
 pub(super) struct Source {
     file: File,
     name: String,
+    lossy: bool,
 }
 
 /// The summary of the file.
@@ -33,6 +31,9 @@ pub(super) struct Survey {
     pub(super) messages: u64,
     /// The digests of the file up to the end of each batch; the last one covers the whole file.
     pub(super) digests: Vec<Sha>,
+    pub(super) report: TranscriptReport,
+    /// The halves of surrogate pairs outside escapes that were replaced.
+    pub(super) replaced: u64,
     whole: Sha,
 }
 
@@ -51,10 +52,19 @@ pub(super) struct Batch {
 }
 
 impl Source {
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
+    /// Opens a file, or standard input for `-`. A pipe is copied to a temporary file, because every line is
+    /// checked before the first write.
+    pub(super) fn open(path: &Path, lossy: bool) -> Result<Self, String> {
+        if path.as_os_str() == "-" {
+            let name = "standard input".to_owned();
+            return Ok(Self { file: spool(&mut std::io::stdin().lock(), &name)?, name, lossy });
+        }
         let name = printable(&path.display().to_string());
-        let file = File::open(path).map_err(|error| format!("cannot open {name}: {error}"))?;
-        Ok(Self { file, name })
+        let mut file = File::open(path).map_err(|error| format!("cannot open {name}: {error}"))?;
+        if file.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            file = spool(&mut file, &name)?;
+        }
+        Ok(Self { file, name, lossy })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -66,38 +76,49 @@ impl Source {
     /// # Errors
     /// A message with file, line and reason for the first line that is not a message.
     pub(super) fn survey(&self) -> Result<Survey, String> {
-        let mut survey = Survey { messages: 0, digests: Vec::new(), whole: Sha::default() };
+        let (mut messages, mut digests) = (0, Vec::new());
         let mut batches = self.batches()?;
         while let Some(batch) = batches.next()? {
-            survey.messages += larder_kernel::check::size(batch.messages.len());
-            survey.digests.push(batch.digest);
+            messages += larder_kernel::check::size(batch.messages.len());
+            digests.push(batch.digest);
         }
-        survey.whole = batches.digest();
-        Ok(survey)
+        let (report, replaced) = (batches.reader.report(), batches.replaced);
+        Ok(Survey { messages, digests, report, replaced, whole: batches.values.digest() })
     }
 
     /// Reads the file from the start.
     pub(super) fn batches(&self) -> Result<Batches<'_>, String> {
-        let rewound = (&self.file).rewind();
-        rewound.map_err(|error| format!("cannot read {} twice: {error}", self.name))?;
+        let reader = TranscriptReader::new();
+        let text = encoding::open(&self.file)
+            .map_err(|reason| format!("cannot read {}: {reason}; nothing was imported", self.name))?;
         Ok(Batches {
-            reader: BufReader::new(&self.file),
+            values: Values::new(text),
+            reader: if self.lossy { reader.lossy() } else { reader },
+            lossy: self.lossy,
+            replaced: 0,
             name: &self.name,
-            hasher: Sha256::new(),
-            line: 0,
-            waiting: None,
+            waiting: VecDeque::new(),
         })
     }
 }
 
+/// Copies a pipe to a temporary file that no other process can open.
+fn spool(from: &mut impl std::io::Read, name: &str) -> Result<File, String> {
+    let mut file =
+        tempfile::tempfile().map_err(|error| format!("cannot create a temporary file: {error}"))?;
+    std::io::copy(from, &mut file).map_err(|error| format!("cannot read {name}: {error}"))?;
+    Ok(file)
+}
+
 /// The batches of a file, from the start.
 pub(super) struct Batches<'a> {
-    reader: BufReader<&'a File>,
+    values: Values<'a>,
+    reader: TranscriptReader,
+    lossy: bool,
+    replaced: u64,
     name: &'a str,
-    hasher: Sha256,
-    line: u64,
-    /// The message that did not fit into the last batch.
-    waiting: Option<ChatMessage>,
+    /// The messages that did not fit into the last batch.
+    waiting: VecDeque<ChatMessage>,
 }
 
 impl Batches<'_> {
@@ -105,61 +126,57 @@ impl Batches<'_> {
     pub(super) fn next(&mut self) -> Result<Option<Batch>, String> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while messages.len() < BATCH_MESSAGES {
-            let message = match self.waiting.take() {
-                Some(message) => message,
-                None => match self.message()? {
-                    Some(message) => message,
-                    None => break,
-                },
-            };
+            let Some(message) = self.message()? else { break };
             bytes += message.size_bytes();
             if bytes > BATCH_BYTES && !messages.is_empty() {
-                self.waiting = Some(message);
+                self.waiting.push_front(message);
                 break;
             }
             messages.push(message);
         }
-        Ok((!messages.is_empty()).then(|| Batch { messages, digest: self.digest() }))
+        Ok((!messages.is_empty()).then(|| Batch { messages, digest: self.values.digest() }))
     }
 
-    /// Returns the digest of the file so far.
-    fn digest(&self) -> Sha {
-        self.hasher.clone().finalize().into()
-    }
-
-    /// Returns the message of the next line that is not blank.
+    /// Returns the next message.
     fn message(&mut self) -> Result<Option<ChatMessage>, String> {
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let read = self.reader.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line);
-            let read = read.map_err(|error| format!("cannot read {}: {error}", self.name))?;
-            if read == 0 {
+        while self.waiting.is_empty() {
+            let next = self.values.next();
+            let Some(value) = next.map_err(|Unreadable { line, reason }| self.refused(line, reason))? else {
                 return Ok(None);
-            }
-            self.line += 1;
-            self.hasher.update(&line);
-            if larder_kernel::check::size(read) > LINE_BYTES_MAX {
-                return Err(self.refused(format_args!("longer than {LINE_BYTES_MAX} bytes")));
-            }
-            let start =
-                if self.line == 1 && line.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-            let text = std::str::from_utf8(&line[start..]).map_err(|_| self.refused("not UTF-8"))?;
-            if !text.trim().is_empty() {
-                return parse_line(text).map(Some).map_err(|error| self.refused(reason(&error)));
-            }
+            };
+            let text = encoding::text(&value.json, self.lossy.then_some(&mut self.replaced));
+            let text = text.map_err(|(line, reason)| refused(self.name, value.line + line, reason))?;
+            let read = self.reader.read(&text);
+            self.waiting = read.map_err(|error| self.refused_message(value.line, &error))?.into();
         }
+        Ok(self.waiting.pop_front())
     }
 
-    fn refused(&self, reason: impl std::fmt::Display) -> String {
-        format!("{}:{}: {reason}; nothing was imported", self.name, self.line)
+    fn refused_message(&self, line: u64, error: &Error) -> String {
+        let fact = |name| {
+            let fact = error.context().iter().find(|(known, _)| *known == name);
+            fact.and_then(|(_, fact)| fact.to_string().parse::<u64>().ok())
+        };
+        let message = fact("message").map_or_else(String::new, |at| format!("message {at} of the list: "));
+        self.refused(line + fact("line").unwrap_or(1) - 1, format!("{message}{}", reason(error)))
+    }
+
+    fn refused(&self, line: u64, reason: impl std::fmt::Display) -> String {
+        refused(self.name, line, reason)
     }
 }
 
+fn refused(name: &str, line: u64, reason: impl std::fmt::Display) -> String {
+    format!("{name}:{line}: {reason}; nothing was imported")
+}
+
 /// Formats the error without the name of the operation.
-fn reason(error: &larder_kernel::Error) -> String {
-    let field = error.field().unwrap_or("line");
+fn reason(error: &Error) -> String {
     let limit = error.limit().zip(error.actual());
     let limit = limit.map_or_else(String::new, |(limit, actual)| format!(" ({actual}, limit {limit})"));
-    format!("no message: `{field}`: {}{limit}", error.message())
+    let message = error.message().replace("`lossy`", "`--lossy`");
+    match error.field() {
+        None | Some("line") => format!("no message: {message}{limit}"),
+        Some(field) => format!("no message: `{field}`: {message}{limit}"),
+    }
 }

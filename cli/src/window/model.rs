@@ -133,7 +133,11 @@ impl LanguageModel for Watched {
 
     async fn generate(&self, request: LanguageModelRequest) -> Result<ChatMessage> {
         if self.given_up.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "window", "the model was given up"));
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "window",
+                "the request to the model was cancelled",
+            ));
         }
         self.asked.store(true, Ordering::Relaxed);
         self.model.generate(request).await

@@ -108,7 +108,10 @@ fn filter_narrows(opened: &Opened) {
     assert_eq!(all, u64::try_from(larder_conformance::clauses().len()).unwrap());
     page.click("#filter");
     page.write("blob-00");
-    page.until(&format!("{ROWS} === [...document.querySelectorAll('#matrix tr.row')].filter(row => row.id.startsWith('BLOB-00')).length"));
+    page.until(&format!(
+        "{ROWS} === [...document.querySelectorAll('#matrix tr.row')].filter(row => \
+                         row.id.startsWith('BLOB-00')).length"
+    ));
     let some = page.value(ROWS).as_u64().unwrap();
     assert!(some > 3 && some < 20, "{some}");
     let groups = "[...document.querySelectorAll('#matrix tbody:not([hidden])')].length";
@@ -230,8 +233,10 @@ fn fits(opened: &Opened) {
                 // Nothing extends past the right edge, so the page needs no horizontal scrolling.
                 let reach = page.value("document.documentElement.scrollWidth").as_u64().unwrap();
                 assert!(reach <= u64::from(width), "{name}: {reach} px in a window of {width}");
-                let cut = "(() => { const box = document.querySelector('#matrix .scroll').getBoundingClientRect(); \
-                           return document.querySelector('#matrix table').getBoundingClientRect().right - box.right; })()";
+                let cut = "(() => { const box = document.querySelector('#matrix \
+                           .scroll').getBoundingClientRect(); \
+                           return document.querySelector('#matrix table').getBoundingClientRect().right - \
+                           box.right; })()";
                 assert!(page.value(cut).as_f64().unwrap() <= 1.0, "{name}: the matrix is cut at {width} px");
                 for (part, place) in
                     [("top", "body"), ("matrix", "#matrix"), ("levels", "#levels"), ("latency", "#latency")]
@@ -253,10 +258,13 @@ fn fits(opened: &Opened) {
 fn contrast(page: &mut Page) -> f64 {
     let least = page.value(
         "(() => { const parts = text => text.match(/[\\d.]+/g).map(Number); \
-         const light = text => { const [r, g, b] = parts(text).map(v => { v /= 255; return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); \
+         const light = text => { const [r, g, b] = parts(text).map(v => { v /= 255; return v <= .04045 ? v / \
+         12.92 : ((v + .055) / 1.055) ** 2.4; }); \
          return .2126 * r + .7152 * g + .0722 * b; }; \
-         return Math.min(...[...document.querySelectorAll('td.cell button, .tag, .chip:not(.not_run), .legend i[class]')].map(part => { \
-         const style = getComputedStyle(part); const a = light(style.color), b = light(style.backgroundColor); \
+         return Math.min(...[...document.querySelectorAll('td.cell button, .tag, .chip:not(.not_run), \
+         .legend i[class]')].map(part => { \
+         const style = getComputedStyle(part); const a = light(style.color), b = \
+         light(style.backgroundColor); \
          return (Math.max(a, b) + .05) / (Math.min(a, b) + .05); })); })()",
     );
     least.as_f64().unwrap()
@@ -274,7 +282,7 @@ fn is_named(opened: &Opened) {
         })
     };
     for (role, name) in [
-        ("heading", "What each backend has proven"),
+        ("heading", "Proven levels of each backend"),
         ("navigation", "Sections"),
         ("searchbox", "Show only clauses that contain"),
         ("button", "KV-009 on redis: failed"),

@@ -28,7 +28,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     for service in &SERVICES {
         let ignored = !cfg!(feature = "full") || (std::env::var_os(service.variable).is_none() && !required);
         let run = ok(move || {
-            service_is_looked_at(service.scheme, &std::env::var(service.variable).expect(service.variable));
+            service_is_inspected(service.scheme, &std::env::var(service.variable).expect(service.variable));
         });
         trials.push(
             Trial::test(format!("{}::is_looked_at_and_left_as_it_is", service.name), run)
@@ -192,12 +192,12 @@ fn makes_nothing() {
         let url = format!("{scheme}:{}", folder.path().join(name).display());
         let (code, _, trouble) = larder(&["inspect", &url]);
         assert_eq!(code, 2);
-        assert!(trouble.contains("is not there") && trouble.contains("inspect only reads"), "{trouble}");
+        assert!(trouble.contains("does not exist") && trouble.contains("inspect only reads"), "{trouble}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-fn service_is_looked_at(scheme: &str, url: &str) {
+fn service_is_inspected(scheme: &str, url: &str) {
     let found = json(&["doctor", "--json", url], &[0, 2]);
     assert_eq!(check(&found, "reach")["status"], "ok", "{found:#}");
     assert_eq!(check(&found, "login")["status"], "ok", "{found:#}");
@@ -217,9 +217,18 @@ fn service_is_looked_at(scheme: &str, url: &str) {
             &["server_version", "encoding", "schema", "rights", "pgvector", "checksums", "connections"]
         }
         "age" => &["server_version", "schema", "rights", "age", "graphs"],
-        "redis" => &["server_version", "eviction", "files", "replicas", "rights", "connections", "topology"],
-        "redis+cluster" => &["server_version", "cluster", "replicas", "rights", "topology"],
-        _ => &["conditional_writes", "long_keys", "versioning", "uploads"],
+        "redis" => &[
+            "format",
+            "server_version",
+            "eviction",
+            "files",
+            "replicas",
+            "rights",
+            "connections",
+            "topology",
+        ],
+        "redis+cluster" => &["format", "server_version", "cluster", "replicas", "rights", "topology"],
+        _ => &["format", "conditional_writes", "long_keys", "versioning", "uploads"],
     };
     for name in own {
         assert_ne!(check(&found, name)["status"], "fail", "{found:#}");

@@ -11,6 +11,7 @@ mod graph;
 mod http;
 mod notes;
 mod offers;
+mod parsing;
 mod resources;
 mod sessions;
 mod tasks;
@@ -27,6 +28,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut trials = vec![
         trial("offers::a_store_without_tools_is_refused", None, |_| offers::nothing_to_offer()),
         trial("offers::the_answer_to_a_reader_is_reading", None, offers::read_only),
+        trial("parsing::over_standard_input", None, parsing::stdio),
+        trial("parsing::over_http", None, parsing::http),
+        trial("parsing::arguments_as_clients_send_them", None, parsing::arguments),
         trial("http::listening_beyond_this_machine_needs_a_token", None, |_| http::beyond_loopback()),
     ];
     for (name, variable) in [("sqlite", None), ("postgres", Some(POSTGRES))] {

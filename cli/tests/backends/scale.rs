@@ -30,7 +30,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial(
             "a_node_of_garage_dies_and_work_goes_on",
             "LARDER_S3_GARAGE_URL",
-            garage::a_node_dies_and_work_goes_on,
+            garage::work_continues_after_the_loss_of_a_node,
         ),
         trial(
             "the_suite_holds_on_partitions",

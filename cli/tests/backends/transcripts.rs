@@ -1,6 +1,8 @@
 //! Transcripts through the command: the imported lines are exported, once, from every backend.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod wild;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -17,15 +19,28 @@ const HOSTILE: &str = concat!(
     "\n",
     r#"{"role":"user","content":"","n":1e16,"z":-0.0,"i":1.0,"u":18446744073709551615,"f":0.1,"e":1E-7}"#,
     "\n\n",
-    r#"{"content":"é e\u0301 \ud83d\ude00 \u0000 \u2028","role":"user","ключ":"\u0000","id":"D1:1","nul\u0000":1}"#,
+    concat!(
+        r#"{"content":"é e\u0301 \ud83d\ude00 \u0000 \u2028","role":"user","ключ":"\u0000","id":"D1:1","#,
+        r#""nul\u0000":1}"#,
+    ),
     "\r\n",
-    r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1e16}"}},{"index":1,"id":"c2","type":"function","function":{"name":"g","arguments":{"x":-0.0}}}]}"#,
+    concat!(
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","#,
+        r#""function":{"name":"f","arguments":"{\"a\": 1e16}"}},{"index":1,"id":"c2","type":"function","#,
+        r#""function":{"name":"g","arguments":{"x":-0.0}}}]}"#,
+    ),
     "\n",
     r#"{"role":"tool","tool_call_id":"c1","content":"","is_error":false}"#,
     "\n",
-    r#"{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"g"}"#,
+    concat!(
+        r#"{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"a"},{"type":"text","#,
+        r#""text":"b"}],"name":"g"}"#,
+    ),
     "\n",
-    r#"{"role":"user","content":["x",{"type":"image_url","image_url":{"url":"https://example.org/x.png"}}],"tool_calls":null}"#,
+    concat!(
+        r#"{"role":"user","content":["x",{"type":"image_url","#,
+        r#""image_url":{"url":"https://example.org/x.png"}}],"tool_calls":null}"#,
+    ),
     "\n",
     r#"{"role":"assistant","refusal":"No.","larder":{"mine":true},"larder.line":[1]}"#,
 );
@@ -109,18 +124,18 @@ fn long(count: usize) -> String {
     })
 }
 
-fn every_field_comes_back_equal_and_a_second_import_adds_nothing() {
+fn every_field_reads_back_equal_and_a_second_import_adds_nothing() {
     let place = Place::new();
     let file = place.file("hostile.jsonl", HOSTILE);
     let said = imported(&file, &place.url(), "n1");
-    assert_eq!(said, "imported 8 of 8 messages into a/s/1; it holds 8\n");
+    assert_eq!(said, "imported 8 of 8 messages into a/s/1; the thread has 8\n");
     let lines = exported(&place.url(), "n1");
     assert_equal_lines(&lines, HOSTILE);
     // Numbers keep their notation even if a store might change it.
     assert!(lines.contains(r#""n":1e16"#) && lines.contains(r#""z":-0.0"#), "{lines}");
     assert!(lines.contains(r#""u":18446744073709551615"#), "{lines}");
     let said = imported(&file, &place.url(), "n1");
-    assert_eq!(said, "imported 0 of 8 messages into a/s/1; 8 had been imported before; it holds 8\n");
+    assert_eq!(said, "imported 0 of 8 messages into a/s/1; 8 were imported earlier; the thread has 8\n");
     assert_eq!(exported(&place.url(), "n1"), lines);
     // The export is a transcript like the first.
     let again = place.file("again.jsonl", &lines);
@@ -128,7 +143,7 @@ fn every_field_comes_back_equal_and_a_second_import_adds_nothing() {
     assert_eq!(exported(&place.url(), "n2"), lines);
 }
 
-fn a_file_takes_the_place_of_the_old_one_when_it_is_whole() {
+fn a_complete_file_replaces_the_old_one() {
     let place = Place::new();
     let file = place.file("hostile.jsonl", HOSTILE);
     imported(&file, &place.url(), "n");
@@ -152,7 +167,7 @@ fn a_line_that_is_no_message_is_named_and_nothing_is_imported() {
     let good = long(1_200);
     let bad: [(&[u8], &str); 6] = [
         (b"{\"role\":\"usher\",\"content\":\"secret\"}\n", "`role`"),
-        (b"{\"role\":\"user\",\"content\":\"secret\"\n", "too early"),
+        (b"{\"role\":\"user\",\"content\":\"secret\"\n", "incomplete"),
         (b"hello\n", "not JSON"),
         (b"{\"role\":\"tool\",\"content\":\"secret\"}\n", "`tool_call_id`"),
         (b"\xFF\xFE\n", "UTF-8"),
@@ -173,7 +188,7 @@ fn a_line_that_is_no_message_is_named_and_nothing_is_imported() {
     assert!(said.contains(":1: ") && said.contains("limit 4194304"), "{said}");
 }
 
-fn what_is_wrong_with_the_arguments_is_said_in_one_line() {
+fn invalid_arguments_are_reported_in_one_line() {
     let place = Place::new();
     let file = place.file("one.jsonl", long(1));
     assert!(refusal(import(&place.path("absent.jsonl"), &place.url(), "n")).contains("absent.jsonl"));
@@ -183,14 +198,14 @@ fn what_is_wrong_with_the_arguments_is_said_in_one_line() {
     let without_history = format!("file:{}", place.path("blobs").display());
     assert!(refusal(import(&file, &without_history, "n")).contains("history"));
     let empty = place.file("empty.jsonl", "\n \n");
-    assert!(imported(&empty, &place.url(), "n").contains("holds no messages"));
+    assert!(imported(&empty, &place.url(), "n").contains("has no messages"));
     let no_session = larder(&["export", "--from", "memory:", "--thread", "a"]).output().unwrap();
     assert_eq!(no_session.status.code(), Some(2));
     let nothing = larder(&["export", "--from", "memory:", "--thread", "a/s"]).output().unwrap();
     assert_eq!((succeeded(&nothing).as_str(), nothing.stderr.is_empty()), ("", false));
 }
 
-fn an_import_that_is_killed_goes_on_where_it_was() {
+fn a_killed_import_continues() {
     let place = Place::new();
     let text = long(6_000);
     let file = place.file("long.jsonl", &text);
@@ -208,7 +223,7 @@ fn an_import_that_is_killed_goes_on_where_it_was() {
     assert_equal_lines(&exported(&place.url(), "n"), &text);
 }
 
-fn the_window_is_what_the_profile_says_and_looking_changes_nothing() {
+fn the_window_follows_the_profile_and_showing_it_changes_nothing() {
     let place = Place::new();
     let file = place.file("hostile.jsonl", HOSTILE);
     imported(&file, &place.url(), "n");
@@ -221,11 +236,15 @@ fn the_window_is_what_the_profile_says_and_looking_changes_nothing() {
     assert!(text.contains("\\u{0}") && !text.contains('\0'), "{text:?}");
     assert!(text.contains("call c1 f {\"a\": 1e16}") && text.contains("window: 8 messages"), "{text}");
     let document: Value = serde_json::from_str(&succeeded(&run(&["--format", "json"]))).unwrap();
-    assert_eq!(document["messages"][6]["text"], "x");
+    let shown = document["messages"][6]["text"].as_str().unwrap();
+    assert!(shown.starts_with("x\n[image_url: {"), "{shown}");
     assert_eq!(document["size"]["messages"], 8);
     assert!(document.get("explanation").is_none());
 
-    let nothing = r#"{"profile":{"short_term_memory_strategy":[{"memory_strategy_id":"max_tokens","memory_max_tokens":-1}]}}"#;
+    let nothing = concat!(
+        r#"{"profile":{"short_term_memory_strategy":[{"memory_strategy_id":"max_tokens","#,
+        r#""memory_max_tokens":-1}]}}"#,
+    );
     let profile = place.file("profile.json", nothing);
     let profile = ["--profile", profile.to_str().unwrap(), "--explain", "--format", "json"];
     let document: Value = serde_json::from_str(&succeeded(&run(&profile))).unwrap();
@@ -296,25 +315,34 @@ fn live(name: &str, variable: &'static str) -> Trial {
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let trials = vec![
         trial(
-            "every_field_comes_back_equal_and_a_second_import_adds_nothing",
-            every_field_comes_back_equal_and_a_second_import_adds_nothing,
+            "every_field_reads_back_equal_and_a_second_import_adds_nothing",
+            every_field_reads_back_equal_and_a_second_import_adds_nothing,
         ),
-        trial(
-            "a_file_takes_the_place_of_the_old_one_when_it_is_whole",
-            a_file_takes_the_place_of_the_old_one_when_it_is_whole,
-        ),
+        trial("a_complete_file_replaces_the_old_one", a_complete_file_replaces_the_old_one),
         trial(
             "a_line_that_is_no_message_is_named_and_nothing_is_imported",
             a_line_that_is_no_message_is_named_and_nothing_is_imported,
         ),
+        trial("invalid_arguments_are_reported_in_one_line", invalid_arguments_are_reported_in_one_line),
+        trial("a_killed_import_continues", a_killed_import_continues),
         trial(
-            "what_is_wrong_with_the_arguments_is_said_in_one_line",
-            what_is_wrong_with_the_arguments_is_said_in_one_line,
+            "the_window_follows_the_profile_and_showing_it_changes_nothing",
+            the_window_follows_the_profile_and_showing_it_changes_nothing,
         ),
-        trial("an_import_that_is_killed_goes_on_where_it_was", an_import_that_is_killed_goes_on_where_it_was),
         trial(
-            "the_window_is_what_the_profile_says_and_looking_changes_nothing",
-            the_window_is_what_the_profile_says_and_looking_changes_nothing,
+            "wild::each_form_is_imported_seen_in_windows_and_exported_as_it_was",
+            wild::each_form_is_imported_seen_in_windows_and_exported_as_it_was,
+        ),
+        trial("wild::documents_and_encodings_are_read", wild::documents_and_encodings_are_read),
+        trial("wild::faults_are_named_with_line_and_place", wild::faults_are_named_with_line_and_place),
+        trial(
+            "wild::halves_of_surrogate_pairs_are_replaced_and_counted_if_asked",
+            wild::halves_of_surrogate_pairs_are_replaced_and_counted_if_asked,
+        ),
+        trial("wild::pipes_are_read_and_written", wild::pipes_are_read_and_written),
+        trial(
+            "wild::a_message_may_be_as_large_in_images_as_in_text",
+            wild::a_message_may_be_as_large_in_images_as_in_text,
         ),
         live("postgres_returns_the_same_bytes", "LARDER_POSTGRES_URL"),
         live("redis_returns_the_same_bytes", "LARDER_REDIS_URL"),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use yaml_rust2::YamlLoader;
 
 #[test]
-fn the_workflow_of_the_guide_is_whole() {
+fn the_workflow_of_the_guide_is_complete() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guide/src/writing-a-backend.md");
     let page = fs::read_to_string(page).unwrap();
     let text = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();

@@ -12,7 +12,7 @@ use larder_conformance::{Effort, Harness, Stopwatch, StoreSet, Verdict};
 use larder_kernel::{BucketName, Contract, ErrorKind, Key, KeyValueStoreExt, Namespace, PageRequest, Result};
 
 #[tokio::test]
-async fn a_case_that_runs_out_of_time_leaves_nothing_in_any_namespace_that_it_took() {
+async fn a_case_that_times_out_leaves_nothing_in_its_namespaces() {
     let scratch = tempfile::tempdir().unwrap();
     let harness = url::harnesses(&Registry::default(), &["memory:".to_owned()], scratch.path())
         .await
@@ -46,7 +46,7 @@ async fn a_case_that_runs_out_of_time_leaves_nothing_in_any_namespace_that_it_to
 }
 
 #[tokio::test]
-async fn a_case_that_hangs_keeps_no_other_from_starting_and_reports_stand_in_order() {
+async fn a_hanging_case_blocks_no_other_case_and_reports_stay_in_order() {
     let scratch = tempfile::tempdir().unwrap();
     let harness = url::harnesses(&Registry::default(), &["memory:".to_owned()], scratch.path())
         .await
@@ -100,13 +100,13 @@ impl Harness for Silent {
 }
 
 #[tokio::test]
-async fn a_backend_that_never_answers_the_first_question_is_given_up() {
+async fn a_backend_that_never_responds_is_abandoned() {
     let error = probe(&Silent, Duration::from_millis(100)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
 }
 
 #[tokio::test]
-async fn what_cases_see_is_the_store_within() {
+async fn cases_see_the_inner_store() {
     let scratch = tempfile::tempdir().unwrap();
     let plain = url::harnesses(&Registry::default(), &[], scratch.path()).await.unwrap();
     for inner in plain {

@@ -78,7 +78,7 @@ impl Machine {
 }
 
 #[test]
-fn what_was_started_in_containers_is_told_of_killed_and_stopped_there() {
+fn services_in_containers_are_listed_killed_and_stopped() {
     let machine = Machine::new();
     machine.exits(3, &["status", "postgres", "garage"]);
     machine.exits(0, &["up", "postgres", "redis-cluster", "garage"]);
@@ -103,7 +103,7 @@ fn what_was_started_in_containers_is_told_of_killed_and_stopped_there() {
 }
 
 #[test]
-fn what_a_check_started_is_stopped_when_it_is_told_to_end() {
+fn services_that_a_check_started_are_stopped_on_a_signal() {
     let machine = Machine::new();
     let mut command = machine.larder();
     command.args(["check", "--live"]).env("LARDER_TEST_UP_SECONDS", "2").stderr(Stdio::piped());

@@ -22,7 +22,7 @@ fn refusal(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_cannot_be_opened_exits_2_with_one_clear_line() {
+fn a_backend_that_cannot_be_opened_exits_2_with_one_line() {
     let line = refusal(&["check", "sqlite:/nonexistent/x.db"]);
     assert!(line.contains("path"), "{line}");
     let line = refusal(&["check", "redis://user:hunter2@127.0.0.1:1/0"]);
@@ -50,7 +50,7 @@ fn a_filter_that_matches_nothing_exits_2() {
 }
 
 #[test]
-fn a_required_backend_that_is_not_there_exits_2_and_the_rest_is_checked_all_the_same() {
+fn a_missing_required_backend_exits_2_and_the_others_are_checked() {
     let check = |required: &str| larder(&["check", "memory:", "--filter", "KV-001", "--require", required]);
     assert_eq!(check("memory").status.code(), Some(0));
     let missing = check("postgres");
@@ -67,7 +67,7 @@ fn a_required_backend_that_is_not_there_exits_2_and_the_rest_is_checked_all_the_
 }
 
 #[test]
-fn a_build_with_the_embedded_backends_alone_names_the_command_that_has_the_others() {
+fn a_build_with_embedded_backends_names_the_full_command() {
     if cfg!(feature = "full") {
         return;
     }
@@ -78,7 +78,7 @@ fn a_build_with_the_embedded_backends_alone_names_the_command_that_has_the_other
 }
 
 #[test]
-fn a_backend_goes_by_the_name_it_is_given() {
+fn a_backend_uses_the_given_name() {
     let output = larder(&["check", "mine=memory:", "memory:", "--filter", "KV-001", "--format", "json"]);
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(report["backends"][0]["name"], "mine");
@@ -108,7 +108,7 @@ fn json_on_standard_output_is_one_document_with_the_documented_fields() {
 }
 
 #[test]
-fn a_report_is_a_folder_of_files_that_say_the_same() {
+fn a_report_is_a_folder_of_consistent_files() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path().join("new/out");
     let to = folder.to_str().unwrap();
@@ -133,13 +133,14 @@ fn a_report_is_a_folder_of_files_that_say_the_same() {
 }
 
 #[test]
-fn waivers_are_read_first_shown_where_they_met_nothing_and_an_error_once_they_expired() {
+fn unused_waivers_are_shown_and_expired_waivers_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("waivers.toml");
     let path = file.to_str().unwrap();
     let waiver = |clause: &str, expires: &str| {
         let text = format!(
-            "[[waiver]]\nbackend = \"memory\"\nclause = \"{clause}\"\nreason = \"known\"\nexpires = {expires}\n"
+            "[[waiver]]\nbackend = \"memory\"\nclause = \"{clause}\"\nreason = \"known\"\nexpires = \
+             {expires}\n"
         );
         std::fs::write(&file, text).unwrap();
         ["check", "memory:", "--filter", "KV-001", "--waivers", path]
@@ -180,7 +181,7 @@ fn a_result_that_cannot_be_written_exits_2() {
 }
 
 #[test]
-fn a_mutant_is_judged_beside_its_control_and_the_matrix_says_who_caught_it() {
+fn a_mutant_is_compared_with_its_control_and_the_matrix_names_the_detecting_cases() {
     let defect = "key_value.deleting_takes_longer_keys_too";
     let output = larder(&["mutants", "--only", defect, "--format", "json", "--seed", "3"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -217,7 +218,7 @@ fn mutants_are_listed_with_the_clauses_that_name_their_defect() {
 }
 
 #[test]
-fn clients_of_the_level_concurrent_run_in_processes_of_their_own_where_they_can() {
+fn clients_of_the_level_concurrent_run_in_separate_processes_if_possible() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("larder.db").display());
     let few = ["check", "--level", "concurrent", "--per-mille", "60", "--format", "json", &url];

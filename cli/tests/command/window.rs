@@ -14,15 +14,37 @@ use tempfile::TempDir;
 
 /// The documents as they are printed.
 const DOCUMENTS: [&str; 6] = [
-    r#"{ "short_term_memory_strategy": [ { "memory_strategy_id": "max_tokens", "memory_max_tokens": 8000 } ]}"#,
-    r#"{ "long_term_memory_strategy": [ { "long_term_memory_id": "summarizer", "interaction_threshold_qty": 20, "interaction_threshold_tokens": 20000, "cod_max_loops": 5, "interaction_keep": 3, "instructions": "Focus on action items and decisions made.", "knowledge_base": { "collection_id": "session-summaries", "search_mode": "always" } } ]}"#,
-    r#"{ "long_term_memory_strategy": [ { "long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 30, "interaction_keep": 5 } ]}"#,
-    r#"{ "profile": { "short_term_memory_strategy": [ { "memory_strategy_id": "max_tokens", "memory_max_tokens": 8000 } ], "long_term_memory_strategy": [ { "long_term_memory_id": "summarizer", "interaction_threshold_qty": 20, "cod_max_loops": 3, "interaction_keep": 2 } ] }}"#,
+    concat!(
+        r#"{ "short_term_memory_strategy": [ { "memory_strategy_id": "max_tokens", "memory_max_tokens": "#,
+        r#"8000 } ]}"#,
+    ),
+    concat!(
+        r#"{ "long_term_memory_strategy": [ { "long_term_memory_id": "summarizer", "#,
+        r#""interaction_threshold_qty": 20, "interaction_threshold_tokens": 20000, "cod_max_loops": 5, "#,
+        r#""interaction_keep": 3, "instructions": "Focus on action items and decisions made.", "#,
+        r#""knowledge_base": { "collection_id": "session-summaries", "search_mode": "always" } } ]}"#,
+    ),
+    concat!(
+        r#"{ "long_term_memory_strategy": [ { "long_term_memory_id": "neuralyzer", "#,
+        r#""interaction_threshold_qty": 30, "interaction_keep": 5 } ]}"#,
+    ),
+    concat!(
+        r#"{ "profile": { "short_term_memory_strategy": [ { "memory_strategy_id": "max_tokens", "#,
+        r#""memory_max_tokens": 8000 } ], "long_term_memory_strategy": [ { "long_term_memory_id": "#,
+        r#""summarizer", "interaction_threshold_qty": 20, "cod_max_loops": 3, "interaction_keep": 2 } ] "#,
+        r#"}}"#,
+    ),
     r#"{ "type": "rolling_window", "max_tokens": 4096, "summarization_threshold": 3000 }"#,
-    r#"{ "pipeline": [ { "type": "tool_result_truncation" }, { "type": "selective_tool_call" }, { "type": "sliding_window", "max_messages": 40 } ] }"#,
+    concat!(
+        r#"{ "pipeline": [ { "type": "tool_result_truncation" }, { "type": "selective_tool_call" }, { "#,
+        r#""type": "sliding_window", "max_messages": 40 } ] }"#,
+    ),
 ];
 /// Summarizes past three questions and keeps the last.
-const SUMMARIZER: &str = r#"{"long_term_memory_strategy": [{"long_term_memory_id": "summarizer", "interaction_threshold_qty": 3, "cod_max_loops": 1, "interaction_keep": 1}]}"#;
+const SUMMARIZER: &str = concat!(
+    r#"{"long_term_memory_strategy": [{"long_term_memory_id": "summarizer", "interaction_threshold_qty": "#,
+    r#"3, "cod_max_loops": 1, "interaction_keep": 1}]}"#,
+);
 const ROLLING: &str = r#"{"type": "rolling_window", "max_tokens": 200, "summarization_threshold": 60}"#;
 const TURNS: usize = 6;
 
@@ -132,7 +154,7 @@ async fn server(replies: Vec<ScriptedReply>) -> (ScriptedModelServer, String) {
 }
 
 #[test]
-fn each_printed_document_is_read_as_it_stands() {
+fn each_printed_document_is_read_unchanged() {
     let place = Place::new();
     for document in DOCUMENTS {
         assert_eq!(texts(&place.shown(document, &[])).len(), 2 * TURNS, "{document}");
@@ -143,12 +165,19 @@ fn each_printed_document_is_read_as_it_stands() {
 fn the_steps_say_which_strategy_dropped_what_and_nothing_is_erased() {
     let place = Place::new();
     let before = place.exported();
-    let neuralyzer = r#"{"short_term_memory_strategy": [{"memory_strategy_id": "max_tokens", "memory_max_tokens": 100}],
-        "long_term_memory_strategy": [{"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 3, "interaction_keep": 2}]}"#;
+    let neuralyzer = r#"{
+        "short_term_memory_strategy": [{"memory_strategy_id": "max_tokens", "memory_max_tokens": 100}],
+        "long_term_memory_strategy": [
+            {"long_term_memory_id": "neuralyzer", "interaction_threshold_qty": 3, "interaction_keep": 2}
+        ]
+    }"#;
     let shown = place.shown(neuralyzer, &[]);
     assert_eq!(dropped(&shown, "neuralyzer").unwrap().len(), 8);
     assert_eq!(dropped(&shown, "max_tokens").unwrap().len(), 2);
-    let pipeline = r#"{"pipeline": [{"type": "sliding_window", "max_messages": 5}, {"type": "truncation", "max_messages": 3}]}"#;
+    let pipeline = concat!(
+        r#"{"pipeline": [{"type": "sliding_window", "max_messages": 5}, {"type": "truncation", "#,
+        r#""max_messages": 3}]}"#,
+    );
     let shown = place.shown(pipeline, &[]);
     assert_eq!(dropped(&shown, "truncation").unwrap().len(), 2);
     assert_eq!(texts(&shown).len(), 3);
@@ -188,7 +217,7 @@ async fn without_a_model_a_summary_that_is_due_is_refused_by_its_field_unless_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_summarizes_what_is_shown_and_what_is_stored_stays_as_it_is() {
+async fn a_model_summarizes_the_window_and_stored_messages_do_not_change() {
     let place = Place::new();
     let before = place.exported();
     for profile in [SUMMARIZER, ROLLING] {
@@ -206,7 +235,7 @@ async fn a_model_summarizes_what_is_shown_and_what_is_stored_stays_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_answers_garbage_late_or_never_costs_no_message() {
+async fn a_model_that_fails_or_is_late_loses_no_message() {
     let place = Place::new();
     let hang = || ScriptedReply::answer("late").after(Duration::from_secs(60));
     let replies: [fn() -> Vec<ScriptedReply>; 4] = [

@@ -73,7 +73,9 @@ calls! { KeyValue, key_value;
         let at = at(store, "k").await?;
         store.put_at(&bucket()?, &key("k")?, value("new"), at).await
     }
-    "put/of_what_was_deleted_elsewhere" => |store| { store.set(&bucket()?, &key("gone")?, value("new")).await }
+    "put/of_what_was_deleted_elsewhere" => |store| {
+        store.set(&bucket()?, &key("gone")?, value("new")).await
+    }
     "put/into_a_new_bucket" => |store| {
         store.set(&BucketName::new("their")?, &key("k")?, value("new")).await
     }

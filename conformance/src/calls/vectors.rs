@@ -56,7 +56,9 @@ calls! { Vectors, vectors;
         store.put(&notes()?, batch, PutMode::Upsert).await
     }
     "put/if_absent" => |store| {
-        let batch = vec![document("a", "new", &[0.0, 0.0, 1.0])?, document("their", "new", &[0.0, 2.0, 1.0])?];
+        let batch = vec![document("a", "new", &[0.0, 0.0, 1.0])?, document("theiconcat!(
+            r", ",
+        )new", &[0.0, 2.0, 1.0])?];
         store.put(&notes()?, batch, PutMode::IfAbsent).await
     }
     "put/into_a_new_collection" => |store| {

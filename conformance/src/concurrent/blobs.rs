@@ -343,8 +343,8 @@ impl Subject for Blobs {
                 format!("bytes that nobody wrote so, etag {etag}")
             }
             Answer::Read { value, etag } => format!("b{value}, etag {etag}"),
-            Answer::Deleted(true) => "it was there".to_owned(),
-            Answer::Deleted(false) => "it was not there".to_owned(),
+            Answer::Deleted(true) => "it existed".to_owned(),
+            Answer::Deleted(false) => "it did not exist".to_owned(),
             Answer::Removed => "gone".to_owned(),
         }
     }
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_two_writes_is_a_mixture_and_what_is_of_one_is_only_old() {
+    fn data_of_two_writes_is_a_mixture_and_data_of_one_is_only_old() {
         let record = |op, answer| Record {
             client: 0,
             handle: 0,

@@ -263,13 +263,13 @@ impl Subject for Graph {
             Answer::Entity(value) => or_nothing(value, |value| format!("v{value}")),
             Answer::Relationship(edge) => or_nothing(edge, show_edge),
             Answer::EntityDeleted { existed: true, relationships } => {
-                format!("gone with {relationships} relationships")
+                format!("deleted with {relationships} relationships")
             }
             Answer::EntityDeleted { existed: false, relationships } => {
-                format!("it was not there; {relationships} relationships went")
+                format!("it did not exist; {relationships} relationships were deleted")
             }
-            Answer::RelationshipDeleted(true) => "it was there".to_owned(),
-            Answer::RelationshipDeleted(false) => "it was not there".to_owned(),
+            Answer::RelationshipDeleted(true) => "it existed".to_owned(),
+            Answer::RelationshipDeleted(false) => "it did not exist".to_owned(),
         }
     }
 

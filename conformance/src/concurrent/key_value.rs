@@ -277,8 +277,8 @@ impl Subject for Bucket {
             Answer::Entry(entry) => {
                 or_nothing(entry, |(value, revision)| format!("v{value} at revision {revision}"))
             }
-            Answer::Deleted(true) => "it was there".to_owned(),
-            Answer::Deleted(false) => "it was not there".to_owned(),
+            Answer::Deleted(true) => "it existed".to_owned(),
+            Answer::Deleted(false) => "it did not exist".to_owned(),
         }
     }
 

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trials_have_seeds_of_their_own_and_keep_them() {
+    fn trials_have_separate_and_stable_seeds() {
         let seeds: std::collections::BTreeSet<u64> = ["history", "blobs"]
             .into_iter()
             .flat_map(|subject| (0..500).map(move |trial| Rng::seed_of(1, subject, trial)))

@@ -292,7 +292,7 @@ fn show_standing(task: &Standing) -> String {
     let hold = match task.hold {
         Hold::Nobody => String::new(),
         Hold::Token(token) => format!(", token {token}"),
-        Hold::Unknown => ", under a token nobody was told".to_owned(),
+        Hold::Unknown => ", under a token that no client received".to_owned(),
     };
     let (id, status, revision, retries) = (task.id, task.status.as_str(), task.revision, task.retries);
     format!("t{id} {status} at revision {revision}{about}, {retries} retries{hold}")

@@ -49,7 +49,7 @@ fn ranks_are_those_of_values_that_were_seen() {
 }
 
 #[tokio::test]
-async fn answers_are_timed_and_refusals_are_counted_apart() {
+async fn responses_are_timed_and_refusals_are_counted_separately() {
     let watch = Stopwatch::default();
     for _ in 0..3 {
         watch.time(Contract::Tasks, "claim", async { Ok(()) }).await.unwrap();

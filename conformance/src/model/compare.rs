@@ -147,8 +147,8 @@ fn refusal_assertion(recorder: &Recorder, expected: Refusal) -> String {
     match expected.field {
         None => format!("assert_eq!({answer}.unwrap_err().kind(), ErrorKind::{});", expected.kind),
         Some(field) => format!(
-            "let refusal = {answer}.unwrap_err();\nassert_eq!((refusal.kind(), refusal.field(), refusal.outcome()), \
-             (ErrorKind::{}, Some({field:?}), Outcome::NotApplied));",
+            "let refusal = {answer}.unwrap_err();\nassert_eq!((refusal.kind(), refusal.field(), \
+             refusal.outcome()), (ErrorKind::{}, Some({field:?}), Outcome::NotApplied));",
             expected.kind
         ),
     }

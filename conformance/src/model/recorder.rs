@@ -138,11 +138,13 @@ const PRELUDE: &str = "    #![allow(unused)]
     use larder_kernel::*;
     fn id<T: TryFrom<String>>(text: impl Into<String>) -> T { T::try_from(text.into()).ok().unwrap() }
     fn of<T: serde::de::DeserializeOwned>(json: &str) -> T { serde_json::from_str(json).unwrap() }
-    fn same<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(got: T, json: &str) { assert_eq!(got, of(json)) }
+    fn same<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(got: T, json: &str) { \
+    assert_eq!(got, of(json)) }
     // Without what each store chooses for itself.
     fn plain(value: serde_json::Value) -> serde_json::Value {
         use serde_json::Value;
-        let chosen = |name: &str| [\"etag\", \"expires_at\", \"modified_at\", \"position\", \"revision\", \"token\"].contains(&name);
+        let chosen = |name: &str| \
+        [\"etag\", \"expires_at\", \"modified_at\", \"position\", \"revision\", \"token\"].contains(&name);
         match value {
             Value::Array(items) => items.into_iter().map(plain).collect(),
             Value::Object(fields) => fields

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_says_that_another_follows_only_where_one_does() {
+    fn a_page_has_a_cursor_only_if_another_page_follows() {
         let page = |after, limit| page_of([1, 2, 3], &PageRequest { after, limit }, |item| *item);
         assert_eq!(page(None, 2), Page { items: vec![1, 2], next: Some(2) });
         assert_eq!(page(Some(2), 2), Page { items: vec![3], next: None });

@@ -172,7 +172,11 @@ impl Wrong {
             && creates
             && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict)
         {
-            return Err(Error::new(ErrorKind::AlreadyExists, "blobs.put", "a blob with this key exists"));
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                "blobs.put",
+                "a blob with this key already exists; use another key or write without the condition",
+            ));
         }
         if self.defect == Defect::RefusalLeavesTrace
             && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput)

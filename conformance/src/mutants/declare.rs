@@ -62,7 +62,8 @@ macro_rules! defects {
             let wrong = DEFECTS.iter().map(|(name, defect, clauses)| {
                 Mutant::new(contract, name, clauses, || backend(*defect))
             });
-            std::iter::once(Mutant::new(contract, CONTROL, &[], || backend(Defect::None))).chain(wrong).collect()
+            let control = Mutant::new(contract, CONTROL, &[], || backend(Defect::None));
+            std::iter::once(control).chain(wrong).collect()
         }
     };
 }

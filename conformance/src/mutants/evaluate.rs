@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_right_store_under_an_accusation_survives_and_the_exit_code_is_1() {
+    async fn a_correct_store_listed_as_a_mutant_survives_and_the_exit_code_is_1() {
         let control = named("key_value.the_control_passes");
         let accused = Mutant { clauses: &["KV-001", "KV-027"], ..control };
         let matrix = only(&accused).await;
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_judged_is_no_success() {
+    async fn an_empty_run_is_no_success() {
         let matrix = matrix(&[], Scope::Own, &options(), &|_| {}).await.unwrap();
         assert_eq!(matrix.exit_code(), 2);
     }

@@ -178,7 +178,11 @@ impl KeyValueStore for Wrong {
                     && options.condition == KeyValueCondition::Absent
                     && error.kind() == ErrorKind::Conflict =>
             {
-                Err(Error::new(ErrorKind::AlreadyExists, "key_value.put", "the key exists"))
+                Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    "key_value.put",
+                    "the key already exists; read it or write without the condition",
+                ))
             }
             revision => revision,
         };

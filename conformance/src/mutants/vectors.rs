@@ -39,6 +39,7 @@ defects! { Vectors;
     deleting_what_matches_deletes_all: MatchingDeletesAll => ["VEC-036"],
     the_last_item_of_a_page_is_skipped: PageSkipsOne => ["VEC-038"],
     an_empty_collection_is_not_listed: EmptiedNotListed => ["VEC-039"],
+    the_default_collection_is_not_listed: DefaultNotListed => ["VEC-039"],
     one_bad_request_of_a_batch_is_left_out: BadRequestLeftOut => ["VEC-033"],
 }
 
@@ -305,6 +306,9 @@ impl VectorStore for Wrong {
         let mut listed = self.inner.list_collections(page).await?;
         if self.defect == Defect::EmptiedNotListed {
             listed.items.retain(|info| info.documents > 0);
+        }
+        if self.defect == Defect::DefaultNotListed {
+            listed.items.retain(|info| info.collection != CollectionName::default());
         }
         Ok(listed)
     }

@@ -94,7 +94,7 @@ impl Cells {
                 let found = self.settle_write(op, places, to, ended);
                 let own = || {
                     format!(
-                        "{op:?} left alone what is there, though nobody else writes: it met its own effect"
+                        "{op:?} ignored an existing id without another writer: the call met its own effect"
                     )
                 };
                 found.or_else(|| (*fresh && met).then(|| Defect::new("STORE-013", own())))
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_unsettled_batch_wrote_is_looked_at_and_never_written_again() {
+    fn an_uncertain_batch_is_checked_and_never_repeated() {
         let clauses = Clauses { equal: "VEC-001", whole: "VEC-004" };
         let mut cells = Cells::new("document", clauses, Random::new(1, "cells"));
         let unsettled = loop {

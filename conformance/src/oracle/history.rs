@@ -85,10 +85,8 @@ impl HistoryClient {
         let mut rest = lines;
         while let Some(first) = rest.first() {
             let Some((batch, 0)) = first.written else {
-                let finding = format!(
-                    "at {} stands a message that no batch begins with: {:?}",
-                    first.seq, first.written
-                );
+                let finding =
+                    format!("at {} is a message that begins no batch: {:?}", first.seq, first.written);
                 defects.push(Defect::new("HIST-003", finding));
                 rest = &rest[1..];
                 continue;
@@ -109,7 +107,7 @@ impl HistoryClient {
                     if self.batches[batch].keyed { ("HIST-007", "with") } else { ("HIST-001", "without") };
                 defects.push(Defect::new(
                     clause,
-                    format!("batch {batch}, {how} an idempotency key, is there twice"),
+                    format!("batch {batch}, {how} an idempotency key, exists twice"),
                 ));
             }
             rest = &rest[if whole { count } else { 1 }..];
@@ -134,10 +132,8 @@ impl HistoryClient {
                 }
                 (State::There(first, _), Some(_)) => {
                     if first <= before {
-                        defects.push(Defect::new(
-                            "HIST-001",
-                            format!("batch {batch} stands before an earlier one"),
-                        ));
+                        defects
+                            .push(Defect::new("HIST-001", format!("batch {batch} precedes an earlier one")));
                     }
                     before = first;
                 }

@@ -218,8 +218,8 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
         match events.remove(&number) {
             None => {
                 let finding = format!(
-                    "the message at {number} never came to a subscriber that starts again from the last it saw; \
-                     the last that came is {}",
+                    "the message at {number} never came to a subscriber that starts again from the last it \
+                     saw; the last that came is {}",
                     heard.last
                 );
                 return Ok(Some(Defect::new("HIST-088", finding)));
@@ -235,7 +235,7 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
     let last = stored.last().map_or(0, |message| u64::try_from(message.seq.get()).unwrap_or(0));
     let unstored = events.range(..=last).next();
     Ok(unstored.map(|(number, event)| {
-        Defect::new("HIST-086", format!("at {number} came {}, which is not there", event.what))
+        Defect::new("HIST-086", format!("at {number} came {}, which does not exist", event.what))
     }))
 }
 
@@ -252,16 +252,14 @@ async fn missed_changes(bucket: &BucketName, ear: &Ear, stores: &StoreSet) -> Re
         let told = last.remove(there.key.as_str());
         if told.is_none_or(|told| told.number != there.revision.get() || told.text.is_none()) {
             let told = told.map(|told| told.number);
-            let finding = format!(
-                "{} is at revision {}, and a watcher was told of {told:?}",
-                there.key, there.revision
-            );
+            let finding =
+                format!("{} is at revision {}, but a watcher received {told:?}", there.key, there.revision);
             return Ok(Some(Defect::new("KV-042", finding)));
         }
     }
     let kept = last.into_values().find(|event| event.text.is_some());
     Ok(kept.map(|event| {
-        let finding = format!("{} is gone, and a watcher was told last of {}", event.what, event.number);
+        let finding = format!("{} does not exist, but a watcher last received {}", event.what, event.number);
         Defect::new("KV-042", finding)
     }))
 }

@@ -95,8 +95,8 @@ impl TaskClient {
                 let first = self.board.0 == 1 || self.board.1 == State::Absent;
                 self.board.1 = State::There;
                 if first {
-                    let finding = "a new board is refused as one that is there: the call met its own effect, or that \
-                                   of one reported as not applied";
+                    let finding = "a new board is refused as an existing one: the call met its own effect, \
+                                   or that of one reported as not applied";
                     return Some(Defect::new("STORE-013", finding));
                 }
             }
@@ -174,8 +174,8 @@ impl TaskClient {
                 task.looked = false;
                 task.is_certain().then(|| {
                     let finding = format!(
-                        "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or that of a \
-                         step reported as not applied"
+                        "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or \
+                         that of a step reported as not applied"
                     );
                     Defect::new("STORE-013", finding)
                 })
@@ -335,10 +335,8 @@ impl OracleClient for TaskClient {
             for (slot, task) in there {
                 if of.state == State::There {
                     if Some(task.position) <= before {
-                        defects.push(Defect::new(
-                            "TASK-006",
-                            format!("task {slot} stands before one added earlier"),
-                        ));
+                        defects
+                            .push(Defect::new("TASK-006", format!("task {slot} precedes one added earlier")));
                     }
                     before = before.max(Some(task.position));
                 }

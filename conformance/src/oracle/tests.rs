@@ -42,7 +42,7 @@ async fn steps(client: &mut dyn OracleClient, stores: &StoreSet, count: u32) -> 
 }
 
 #[tokio::test]
-async fn nothing_is_held_against_a_store_that_works() {
+async fn a_working_store_has_no_findings() {
     let stores = memory();
     for seed in 0..3 {
         for mut client in clients(&stores, &format!("era-{seed}"), seed) {
@@ -65,7 +65,7 @@ fn torn(op: &Op) -> Option<Op> {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_there_in_part_is_found() {
+async fn a_partially_written_batch_is_found() {
     for (contract, clauses) in
         [(Contract::Vectors, ["VEC-004", ""]), (Contract::Graph, ["GRAPH-004", "GRAPH-006"])]
     {
@@ -87,7 +87,7 @@ async fn a_batch_that_is_there_in_part_is_found() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_and_is_gone_is_found_missing() {
+async fn a_lost_acknowledged_write_is_found() {
     let (stores, empty) = (memory(), memory());
     for mut client in clients(&stores, "era", 7) {
         steps(client.as_mut(), &stores, 20).await;
@@ -101,7 +101,7 @@ async fn what_was_acknowledged_and_is_gone_is_found_missing() {
 }
 
 #[tokio::test]
-async fn what_was_reported_as_not_applied_and_is_there_is_found() {
+async fn a_visible_write_reported_as_not_applied_is_found() {
     let stores = memory();
     for mut client in clients(&stores, "era", 3) {
         steps(client.as_mut(), &stores, 20).await;
@@ -126,7 +126,7 @@ async fn what_was_reported_as_not_applied_and_is_there_is_found() {
 }
 
 #[tokio::test]
-async fn what_may_have_happened_may_be_there_or_not() {
+async fn an_uncertain_write_may_exist_or_not() {
     for happened in [false, true] {
         let stores = memory();
         for mut client in clients(&stores, "era", 5) {

@@ -75,8 +75,8 @@ impl ValueClient {
                 key.looked = false;
                 key.is_certain().then(|| {
                     let finding = format!(
-                        "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or that of a \
-                         write reported as not applied"
+                        "{op:?} is refused ({error}), though nobody else writes: it met its own effect, or \
+                         that of a write reported as not applied"
                     );
                     Defect::new("STORE-013", finding)
                 })

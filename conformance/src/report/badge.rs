@@ -14,12 +14,14 @@ pub(super) fn svg(report: &Report, standing: &Standing) -> String {
     let title = escape(&standing.to_string());
     let (label, value) = (escape(&label), escape(&value));
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{whole}\" height=\"20\" role=\"img\" aria-label=\"{label}: {value}\">\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{whole}\" height=\"20\" role=\"img\" \
+         aria-label=\"{label}: {value}\">\
          <title>{title}</title>\
          <clipPath id=\"r\"><rect width=\"{whole}\" height=\"20\" rx=\"3\"/></clipPath>\
          <g clip-path=\"url(#r)\"><rect width=\"{left}\" height=\"20\" fill=\"#3d4450\"/>\
          <rect x=\"{left}\" width=\"{right}\" height=\"20\" fill=\"{colour}\"/></g>\
-         <g fill=\"#fff\" text-anchor=\"middle\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\">\
+         <g fill=\"#fff\" text-anchor=\"middle\" font-family=\"Verdana,DejaVu Sans,sans-serif\" \
+         font-size=\"11\">\
          <text x=\"{middle}\" y=\"14\">{label}</text><text x=\"{end}\" y=\"14\">{value}</text></g></svg>\n"
     )
 }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn badges_have_plain_names_and_none_takes_that_of_another() {
+    fn badges_have_plain_and_unique_names() {
         let mut taken = BTreeSet::new();
         assert_eq!(badge_name("../a b", &mut taken), "badge-..-a-b.svg");
         assert_eq!(badge_name("..-A-b", &mut taken), "badge-..-A-b-2.svg");

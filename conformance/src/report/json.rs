@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_the_fields_that_are_written_down_and_no_others() {
+    fn the_document_has_exactly_the_documented_fields() {
         let document = serde_json::to_value(sample::everything()).unwrap();
         let mut found = BTreeSet::new();
         paths(&document, "", &mut found);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_stand_in_the_document() {
+    fn the_figures_are_in_the_document() {
         let report = sample::passing();
         let document = serde_json::to_value(&report).unwrap();
         assert_eq!(document["levels"][0]["verdict"], "proven");

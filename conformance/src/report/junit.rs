@@ -44,7 +44,7 @@ pub(super) fn xml(report: &Report) -> Result<String, String> {
         status.set_message(absent.reason.as_str());
         TestCase::new(absent.name.as_str(), status)
     });
-    add(&mut junit, "not there".to_owned(), absent.collect());
+    add(&mut junit, "missing".to_owned(), absent.collect());
     let waivers = report.waivers.iter().map(|used| {
         let mut status = match used.status {
             WaiverStatus::Expired => TestCaseStatus::non_success(NonSuccessKind::Failure),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_well_formed_whatever_stores_have_answered() {
+    fn the_file_is_well_formed_for_all_results_of_stores() {
         let report = sample::everything();
         let text = xml(&report).unwrap();
         let found = read(&text);
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(suite("mine.key_value"), "6 1 1 3");
         assert_eq!(suite("mine.level-model"), "1 0 0 1");
         assert_eq!(suite("mine.level-faults"), "1 0 1 0");
-        assert_eq!(suite("not there"), "1 0 1 0");
+        assert_eq!(suite("missing"), "1 0 1 0");
         assert_eq!(suite("waivers"), "4 1 0 1");
     }
 }

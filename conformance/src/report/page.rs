@@ -25,7 +25,8 @@ pub(super) fn html(report: &Report) -> String {
         page,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'; \
          script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
          <title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
         escape(&title),
@@ -47,7 +48,8 @@ pub(super) fn html(report: &Report) -> String {
         "<dialog aria-labelledby=\"of\"><header><h2 id=\"of\"></h2>\
          <button class=\"close\" type=\"button\" aria-label=\"Close\">✕</button></header>\
          <div class=\"body\"></div></dialog>\n\
-         <script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{}</script>\n</body>\n</html>\n",
+         <script type=\"application/json\" \
+         id=\"data\">{}</script>\n<script>\n{}</script>\n</body>\n</html>\n",
         data::json(report),
         include_str!("page/page.js"),
     );
@@ -142,7 +144,8 @@ fn duration(nanos: u64) -> String {
 fn again(command: &str) -> String {
     let command = escape(command);
     format!(
-        "<div class=\"again\"><code>{command}</code><button type=\"button\" data-copy=\"{command}\">Copy</button></div>"
+        "<div class=\"again\"><code>{command}</code><button type=\"button\" \
+         data-copy=\"{command}\">Copy</button></div>"
     )
 }
 
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stores_answer_stays_text() {
+    fn results_of_stores_stay_text() {
         let page = html(&sample::everything());
         assert_eq!(
             (scripts(&page), page.matches("</script").count()),
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_refers_to_nothing_outside_itself() {
+    fn the_page_has_no_external_reference() {
         let page = html(&sample::everything());
         for outside in ["http://", "https://", "src=\"", "@import", "url(", "<link"] {
             let clean = page.replace("http-equiv", "");
@@ -190,7 +193,7 @@ mod tests {
         for clause in crate::clauses() {
             assert!(page.contains(&format!("<tr class=\"row\" id=\"{}\">", clause.id)), "{}", clause.id);
         }
-        for part in ["put", "1.5 µs", "2.5 ms", "100,000 of 100,000", "EXPIRED", "2027-01-31", "not there"] {
+        for part in ["put", "1.5 µs", "2.5 ms", "100,000 of 100,000", "EXPIRED", "2027-01-31", "missing"] {
             assert!(page.contains(part), "no {part}");
         }
     }

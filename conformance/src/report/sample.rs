@@ -12,7 +12,8 @@ use crate::level::{Counterexample, LevelReport};
 use crate::suites;
 
 /// Text that a hostile store could return.
-pub(super) const HOSTILE: &str = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)> \"quoted\" 'single' & \u{1}\u{2028}]]>";
+pub(super) const HOSTILE: &str = "</script><script>document.title='taken'</script><img src=x \
+                                  onerror=alert(1)> \"quoted\" 'single' & \u{1}\u{2028}]]>";
 
 fn case(clause: &'static str, name: &str, outcome: CaseOutcome) -> CaseReport {
     CaseReport {

@@ -55,13 +55,17 @@ impl Waiver {
     fn check(&self) -> Result<(), WaiverError> {
         let wrong = |field: &str, message: &str| Err(WaiverError::new(message).at_field(field));
         if self.backend.trim().is_empty() {
-            return wrong("backend", "names no backend");
+            return wrong("backend", "has no backend; name one");
         }
         if self.reason.trim().is_empty() {
-            return wrong("reason", "gives no reason");
+            return wrong("reason", "has no reason; write one");
         }
         match &self.clause {
-            None if self.level.is_none() => wrong("clause", "a waiver names a clause, a level, or both"),
+            None if self.level.is_none() => wrong(
+                "clause",
+                "names neither a clause nor a level; name one or \
+                                                             both",
+            ),
             Some(id) if !clauses().iter().any(|clause| clause.id == *id) => {
                 wrong("clause", &format!("the contract has no clause {id:?}"))
             }
@@ -120,7 +124,8 @@ impl fmt::Display for WaiverUse {
             WaiverStatus::Expired => {
                 write!(
                     f,
-                    "EXPIRED waiver of {subject}: it ended on {expires} (failures that need it: {matched}): {reason}"
+                    "EXPIRED waiver of {subject}: it ended on {expires} (failures that need it: {matched}): \
+                     {reason}"
                 )
             }
             status => write!(f, "waiver {}: {subject}, until {expires}: {reason}", status.as_str()),

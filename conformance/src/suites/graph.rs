@@ -31,72 +31,73 @@ pub fn cases() -> Vec<Case> {
 fn writes() -> Vec<Case> {
     vec![
         case!(Graph, "GRAPH-001", entities::entities_read_back_equal),
-        case!(Graph, "GRAPH-002", entities::entities_are_replaced_whole_and_keep_relationships),
-        case!(Graph, "GRAPH-003", entities::upserts_say_how_many_were_new),
-        case!(Graph, "GRAPH-004", entities::a_full_batch_is_stored_to_its_last),
-        case!(Graph, "GRAPH-004", entities::batches_are_seen_whole),
+        case!(Graph, "GRAPH-002", entities::replaced_entities_keep_their_relationships),
+        case!(Graph, "GRAPH-003", entities::upserts_count_created_and_replaced),
+        case!(Graph, "GRAPH-004", entities::a_full_batch_is_stored_completely),
+        case!(Graph, "GRAPH-004", entities::batches_are_visible_completely_or_not_at_all),
         case!(Graph, "GRAPH-004", entities::a_refused_batch_stores_nothing),
         case!(Graph, "GRAPH-005", relationships::relationships_read_back_equal),
-        case!(Graph, "GRAPH-006", relationships::a_missing_end_is_not_found),
-        case!(Graph, "GRAPH-007", relationships::relationships_are_replaced_whole),
+        case!(Graph, "GRAPH-006", relationships::a_missing_source_or_target_is_not_found),
+        case!(Graph, "GRAPH-007", relationships::relationships_are_replaced_completely),
         case!(Graph, "GRAPH-008", relationships::an_entity_may_relate_to_itself),
         case!(Graph, "GRAPH-009", relationships::two_entities_may_have_many_relationships),
-        case!(Graph, "GRAPH-010", relationships::relationships_never_lack_an_end),
-        case!(Graph, "GRAPH-010", relationships::relationships_do_not_outlive_an_end),
-        case!(Graph, "GRAPH-011", entities::reads_answer_each_entity_in_its_place),
-        case!(Graph, "GRAPH-012", relationships::reads_answer_each_relationship_in_its_place),
+        case!(Graph, "GRAPH-010", relationships::relationships_never_lack_an_entity),
+        case!(Graph, "GRAPH-010", relationships::relationships_do_not_outlive_an_entity),
+        case!(Graph, "GRAPH-011", entities::reads_return_entities_in_the_order_of_ids),
+        case!(Graph, "GRAPH-012", relationships::reads_return_relationships_in_the_order_of_ids),
     ]
 }
 
 fn walks() -> Vec<Case> {
     vec![
-        case!(Graph, "GRAPH-020", walk::walks_go_both_ways_unless_told),
-        case!(Graph, "GRAPH-021", walk::each_entity_within_the_depth_comes_once),
-        case!(Graph, "GRAPH-021", walk::random_walks_agree_with_the_model),
+        case!(Graph, "GRAPH-020", walk::traversals_follow_both_directions_by_default),
+        case!(Graph, "GRAPH-021", walk::each_entity_within_the_depth_is_returned_once),
+        case!(Graph, "GRAPH-021", walk::random_traversals_agree_with_the_model),
         case!(Graph, "GRAPH-022", walk::depth_zero_returns_the_entity_alone),
-        case!(Graph, "GRAPH-023", walk::only_the_types_given_are_walked),
-        case!(Graph, "GRAPH-023", walk::random_typed_walks_agree_with_the_model),
-        case!(Graph, "GRAPH-024", walk::every_relationship_on_the_way_is_returned),
-        case!(Graph, "GRAPH-025", walk::no_relationship_lacks_an_end_in_the_result),
-        case!(Graph, "GRAPH-026", walk::walks_through_cycles_end),
-        case!(Graph, "GRAPH-027", walk::a_limit_keeps_the_nearest_first_by_id),
-        case!(Graph, "GRAPH-027", walk::random_limited_walks_agree_with_the_model),
-        case!(Graph, "GRAPH-028", walk::an_entity_that_is_not_there_gives_nothing),
-        case!(Graph, "GRAPH-029", walk::out_and_in_follow_the_arrow),
+        case!(Graph, "GRAPH-023", walk::only_the_given_types_are_followed),
+        case!(Graph, "GRAPH-023", walk::random_typed_traversals_agree_with_the_model),
+        case!(Graph, "GRAPH-024", walk::every_followed_relationship_is_returned),
+        case!(Graph, "GRAPH-025", walk::returned_relationships_have_both_entities_in_the_result),
+        case!(Graph, "GRAPH-026", walk::traversals_through_cycles_terminate),
+        case!(Graph, "GRAPH-027", walk::a_limit_returns_the_nearest_entities_by_id),
+        case!(Graph, "GRAPH-027", walk::random_limited_traversals_agree_with_the_model),
+        case!(Graph, "GRAPH-028", walk::a_missing_start_entity_returns_nothing),
+        case!(Graph, "GRAPH-029", walk::outgoing_and_incoming_follow_the_direction),
         case!(Graph, "GRAPH-030", walk::a_limit_of_zero_returns_nothing),
     ]
 }
 
 fn changes_and_finds() -> Vec<Case> {
     vec![
-        case!(Graph, "GRAPH-031", delete::an_entity_goes_with_its_relationships),
-        case!(Graph, "GRAPH-032", delete::neighbors_of_a_deleted_entity_stay),
-        case!(Graph, "GRAPH-033", delete::deleting_what_is_not_there_answers_so),
-        case!(Graph, "GRAPH-034", delete::a_deleted_relationship_is_gone_and_its_ends_stay),
+        case!(Graph, "GRAPH-031", delete::an_entity_is_deleted_with_its_relationships),
+        case!(Graph, "GRAPH-032", delete::neighbors_of_a_deleted_entity_remain),
+        case!(Graph, "GRAPH-033", delete::deleting_a_missing_entity_reports_it),
+        case!(Graph, "GRAPH-034", delete::a_deleted_relationship_leaves_its_entities),
         case!(Graph, "GRAPH-035", find::entities_are_found_by_type_and_properties),
-        case!(Graph, "GRAPH-035", find::filters_keep_types_apart),
+        case!(Graph, "GRAPH-035", find::filters_distinguish_types),
         case!(Graph, "GRAPH-035", find::filters_order_numbers_and_strings_only),
         case!(Graph, "GRAPH-035", find::filters_take_paths_literally),
         case!(Graph, "GRAPH-035", find::filters_combine),
         case!(Graph, "GRAPH-035", find::filters_at_their_limits_work),
-        case!(Graph, "GRAPH-036", find::pages_visit_each_entity_once),
-        case!(Graph, "GRAPH-036", find::entity_pages_go_on_through_changes),
+        case!(Graph, "GRAPH-036", find::paging_returns_each_entity_once),
+        case!(Graph, "GRAPH-036", find::entity_pages_continue_during_changes),
         case!(Graph, "GRAPH-037", find::relationships_satisfy_every_part_given),
         case!(Graph, "GRAPH-037", find::relationship_filters_follow_the_same_table),
-        case!(Graph, "GRAPH-038", find::pages_visit_each_relationship_once),
-        case!(Graph, "GRAPH-039", delete::counts_are_of_what_can_be_read),
+        case!(Graph, "GRAPH-038", find::paging_returns_each_relationship_once),
+        case!(Graph, "GRAPH-039", delete::counts_equal_the_readable_items),
     ]
 }
 
 fn cypher_queries() -> Vec<Case> {
     vec![
-        case!(Graph, "GRAPH-040", cypher::cypher_is_there_exactly_when_declared),
+        case!(Graph, "GRAPH-040", cypher::cypher_exists_exactly_if_declared),
         case!(Graph, "GRAPH-041", cypher::queries_see_the_graph_of_their_namespace)
             .needing(Capability::Cypher),
         case!(Graph, "GRAPH-041", cypher::parameters_are_data).needing(Capability::Cypher),
         case!(Graph, "GRAPH-042", cypher::patterns_match_ids_types_and_properties)
             .needing(Capability::Cypher),
-        case!(Graph, "GRAPH-043", cypher::answers_are_entities_and_relationships).needing(Capability::Cypher),
+        case!(Graph, "GRAPH-043", cypher::cypher_rows_are_entities_and_relationships)
+            .needing(Capability::Cypher),
         case!(Graph, "GRAPH-044", cypher::queries_that_would_write_are_refused).needing(Capability::Cypher),
         case!(Graph, "STORE-010", cypher::refuses_cypher_that_does_not_parse)
             .needing(Capability::Cypher)
@@ -106,11 +107,11 @@ fn cypher_queries() -> Vec<Case> {
 
 fn hostile_names() -> Vec<Case> {
     let all = vec![
-        case!(Graph, "STORE-003", hostile::entity_ids_are_kept_apart),
-        case!(Graph, "STORE-003", hostile::relationship_ids_are_kept_apart),
-        case!(Graph, "STORE-003", hostile::types_are_kept_apart),
-        case!(Graph, "STORE-003", hostile::ends_do_not_run_together),
-        case!(Graph, "STORE-003", hostile::property_keys_are_kept_apart),
+        case!(Graph, "STORE-003", hostile::entity_ids_are_distinct),
+        case!(Graph, "STORE-003", hostile::relationship_ids_are_distinct),
+        case!(Graph, "STORE-003", hostile::types_are_distinct),
+        case!(Graph, "STORE-003", hostile::source_and_target_do_not_merge),
+        case!(Graph, "STORE-003", hostile::property_keys_are_distinct),
         case!(Graph, "STORE-003", hostile::property_texts_are_data),
     ];
     all.into_iter().map(|case| case.at_level(Level::Hostile)).collect()

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_row_stands_twice_in_a_table() {
+    fn no_table_has_a_duplicate_row() {
         for &contract in Contract::ALL {
             for table in tables(contract) {
                 let names: BTreeSet<_> = table.rows.iter().map(|row| &row.what).collect();

@@ -32,22 +32,22 @@ fn of(contract: Contract) -> Vec<Case> {
         each(
             contract,
             "STORE-002",
-            "what_one_handle_wrote_the_other_reads",
+            "writes_of_one_handle_are_visible_to_another",
             namespaces::share_between_handles,
         ),
-        each(contract, "STORE-004", "capabilities_stay_and_agree", namespaces::agree_on_capabilities),
-        each(contract, "STORE-005", "data_outlives_its_handles", namespaces::outlive_handles)
+        each(contract, "STORE-004", "capabilities_are_constant_and_equal", namespaces::agree_on_capabilities),
+        each(contract, "STORE-005", "data_survives_its_handles", namespaces::outlive_handles)
             .needing_durability(),
         each(contract, "STORE-006", "an_erased_namespace_is_empty", erasure::empties),
         each(contract, "STORE-007", "an_erasure_stays_in_its_namespace", erasure::stays_within),
         each(contract, "STORE-008", "erasing_nothing_succeeds", erasure::of_nothing),
         each(contract, "STORE-009", "an_erased_namespace_can_be_used_again", erasure::then_use),
         each(contract, "STORE-009", "an_erased_namespace_remembers_nothing", erasure::remembers_nothing),
-        each(contract, "STORE-011", "a_dropped_write_is_whole_or_absent", cancellation::whole_or_absent),
+        each(contract, "STORE-011", "a_dropped_write_is_complete_or_absent", cancellation::whole_or_absent),
         each(contract, "STORE-011", "a_dropped_sequence_leaves_the_store_usable", cancellation::usable_after),
         each(contract, "STORE-012", "errors_and_debug_show_no_stored_text", secrecy::keeps_canaries),
-        each(contract, "STORE-013", "a_refusal_leaves_everything_as_it_was", outage::refusals_change_nothing),
-        each(contract, "STORE-014", "a_connection_that_is_cut_is_made_again", outage::works_again),
+        each(contract, "STORE-013", "a_refused_call_changes_nothing", outage::refusals_change_nothing),
+        each(contract, "STORE-014", "a_lost_connection_is_reestablished", outage::works_again),
     ]
 }
 

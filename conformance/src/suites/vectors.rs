@@ -29,38 +29,39 @@ fn puts() -> Vec<Case> {
     vec![
         case!(Vectors, "VEC-001", put::documents_read_back_equal),
         case!(Vectors, "VEC-001", put::documents_at_their_limits_read_back_equal),
-        case!(Vectors, "VEC-002", put::if_absent_leaves_what_is_there),
-        case!(Vectors, "VEC-003", put::upsert_replaces_whole),
-        case!(Vectors, "VEC-004", put::a_full_batch_is_stored_to_its_last_document),
-        case!(Vectors, "VEC-004", put::batches_are_seen_whole),
+        case!(Vectors, "VEC-002", put::if_absent_keeps_existing_documents),
+        case!(Vectors, "VEC-003", put::upsert_replaces_completely),
+        case!(Vectors, "VEC-004", put::a_full_batch_of_documents_is_stored_completely),
+        case!(Vectors, "VEC-004", put::batches_are_visible_completely_or_not_at_all),
         case!(Vectors, "VEC-005", put::another_dimension_is_refused),
         case!(Vectors, "VEC-006", put::mixed_dimensions_and_repeated_ids_are_refused),
         case!(Vectors, "VEC-007", embedder::missing_embeddings_are_computed),
-        case!(Vectors, "VEC-007", embedder::computed_embeddings_keep_to_the_dimension),
+        case!(Vectors, "VEC-007", embedder::computed_embeddings_have_the_dimension_of_the_collection),
         case!(Vectors, "VEC-007", embedder::an_embedder_error_writes_nothing),
         case!(Vectors, "VEC-008", embedder::without_an_embedder_embeddings_must_be_given),
-        case!(Vectors, "VEC-009", put::collections_keep_ids_and_dimensions_apart),
+        case!(Vectors, "VEC-009", put::collections_separate_ids_and_dimensions),
         case!(Vectors, "VEC-010", put::concurrent_puts_if_absent_write_an_id_once),
-        case!(Vectors, "VEC-011", put::concurrent_first_puts_fix_one_dimension),
-        case!(Vectors, "VEC-012", put::one_dimension_to_sixteen_thousand_are_taken),
-        case!(Vectors, "VEC-013", listing::reads_answer_each_id_in_its_place),
+        case!(Vectors, "VEC-011", put::concurrent_first_puts_set_one_dimension),
+        case!(Vectors, "VEC-012", put::one_to_sixteen_thousand_dimensions_are_accepted),
+        case!(Vectors, "VEC-013", listing::reads_return_documents_in_the_order_of_ids),
     ]
 }
 
 fn searches() -> Vec<Case> {
     vec![
-        case!(Vectors, "VEC-020", search::hits_come_best_first_with_their_cosines),
+        case!(Vectors, "VEC-020", search::hits_are_ordered_by_cosine),
         case!(Vectors, "VEC-020", search::scores_do_not_depend_on_lengths),
         case!(Vectors, "VEC-021", search::scores_stay_between_minus_one_and_one),
-        case!(Vectors, "VEC-022", search::equal_embeddings_come_in_the_order_of_ids),
+        case!(Vectors, "VEC-022", search::equal_embeddings_are_ordered_by_id),
         case!(Vectors, "VEC-023", search::a_limit_is_filled_in_a_large_collection),
-        case!(Vectors, "VEC-024", search::a_filter_chooses_before_the_limit),
-        case!(Vectors, "VEC-025", search::a_floor_leaves_out_lower_scores),
-        case!(Vectors, "VEC-025", search::floors_limits_and_filters_go_together),
+        case!(Vectors, "VEC-023", search::a_request_without_a_limit_returns_five_hits),
+        case!(Vectors, "VEC-024", search::a_filter_applies_before_the_limit),
+        case!(Vectors, "VEC-025", search::a_floor_excludes_lower_scores),
+        case!(Vectors, "VEC-025", search::floors_limits_and_filters_combine),
         case!(Vectors, "VEC-026", search::a_limit_of_zero_returns_nothing),
-        case!(Vectors, "VEC-027", search::a_collection_that_is_not_there_has_no_hits),
+        case!(Vectors, "VEC-027", search::a_missing_collection_has_no_hits),
         case!(Vectors, "VEC-028", search::a_query_of_another_dimension_is_refused),
-        case!(Vectors, "VEC-029", filter::filters_keep_types_apart),
+        case!(Vectors, "VEC-029", filter::filters_distinguish_types),
         case!(Vectors, "VEC-029", filter::filters_order_numbers_and_strings_only),
         case!(Vectors, "VEC-029", filter::filters_take_paths_literally),
         case!(Vectors, "VEC-029", filter::filters_combine),
@@ -68,33 +69,33 @@ fn searches() -> Vec<Case> {
         case!(Vectors, "VEC-029", filter::filters_see_replaced_metadata),
         case!(Vectors, "VEC-030", search::hits_carry_text_and_metadata),
         case!(Vectors, "VEC-031", search::searches_follow_replacements_and_deletions),
-        case!(Vectors, "VEC-032", batch::a_batch_answers_as_single_searches_do),
-        case!(Vectors, "VEC-033", batch::one_bad_request_refuses_the_batch),
+        case!(Vectors, "VEC-032", batch::a_batch_returns_the_results_of_single_searches),
+        case!(Vectors, "VEC-033", batch::one_invalid_request_fails_the_batch),
     ]
 }
 
 fn listings() -> Vec<Case> {
     vec![
         case!(Vectors, "VEC-034", listing::deletions_count_each_document_once),
-        case!(Vectors, "VEC-035", listing::deleting_what_is_not_there_is_no_error),
+        case!(Vectors, "VEC-035", listing::deleting_missing_documents_succeeds),
         case!(Vectors, "VEC-036", filter::exactly_the_matching_documents_are_deleted),
-        case!(Vectors, "VEC-037", filter::counts_are_of_what_matches),
-        case!(Vectors, "VEC-038", listing::pages_of_any_size_visit_each_document_once),
-        case!(Vectors, "VEC-038", listing::paging_goes_on_through_changes),
+        case!(Vectors, "VEC-037", filter::counts_cover_matching_documents),
+        case!(Vectors, "VEC-038", listing::pages_of_any_size_return_each_document_once),
+        case!(Vectors, "VEC-038", listing::paging_continues_during_changes),
         case!(Vectors, "VEC-039", listing::collections_are_listed_with_dimension_and_count),
-        case!(Vectors, "VEC-039", listing::emptied_collections_stay_listed),
-        case!(Vectors, "VEC-040", listing::a_dropped_collection_is_empty_and_others_stay),
-        case!(Vectors, "VEC-041", listing::only_a_drop_frees_the_dimension),
-        case!(Vectors, "VEC-042", listing::dropping_what_is_not_there_answers_so),
+        case!(Vectors, "VEC-039", listing::the_default_collection_is_like_any_other),
+        case!(Vectors, "VEC-039", listing::emptied_collections_remain_listed),
+        case!(Vectors, "VEC-040", listing::a_dropped_collection_is_empty_and_others_remain),
+        case!(Vectors, "VEC-041", listing::only_a_drop_releases_the_dimension),
+        case!(Vectors, "VEC-042", listing::dropping_a_missing_collection_returns_false),
     ]
 }
 
 fn hostile_names() -> Vec<Case> {
     vec![
-        case!(Vectors, "STORE-003", hostile::document_ids_are_kept_apart).at_level(Level::Hostile),
-        case!(Vectors, "STORE-003", hostile::collection_names_are_kept_apart).at_level(Level::Hostile),
-        case!(Vectors, "STORE-003", hostile::collection_and_document_do_not_run_together)
-            .at_level(Level::Hostile),
-        case!(Vectors, "STORE-003", hostile::metadata_keys_are_kept_apart).at_level(Level::Hostile),
+        case!(Vectors, "STORE-003", hostile::document_ids_are_distinct).at_level(Level::Hostile),
+        case!(Vectors, "STORE-003", hostile::collection_names_are_distinct).at_level(Level::Hostile),
+        case!(Vectors, "STORE-003", hostile::collection_and_document_do_not_merge).at_level(Level::Hostile),
+        case!(Vectors, "STORE-003", hostile::metadata_keys_are_distinct).at_level(Level::Hostile),
     ]
 }

@@ -98,7 +98,7 @@ fn shown(path: &Path, names: &BTreeSet<String>, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_public_api_is_the_one_that_is_written_down() {
+fn the_public_api_equals_the_recorded_one() {
     let (items, names) = exported();
     let (mut paths, mut found) = (Vec::new(), BTreeSet::new());
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut paths);

@@ -181,7 +181,7 @@ fn api(name: &str) -> String {
 }
 
 #[test]
-fn the_public_api_is_the_one_that_is_written_down() {
+fn the_public_api_equals_the_recorded_one() {
     for name in CRATES {
         let text = api(name);
         let written = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/api/{name}.txt"));

@@ -28,12 +28,12 @@ fn every_case_proves_a_clause_of_its_contract() {
         cases.iter().filter(|case| !bound.contains(&(case.contract, case.clause.to_owned()))).collect();
     assert!(stray.is_empty(), "cases without a clause: {stray:?}");
     let names: HashSet<_> = cases.iter().map(|case| case.name.as_str()).collect();
-    assert_eq!(names.len(), cases.len(), "a name stands twice");
+    assert_eq!(names.len(), cases.len(), "a name appears twice");
 }
 
 /// A backend of one contract gets as thorough a test as one of six. `CONTRACT.md` has the exact figures.
 #[test]
-fn bad_input_is_pressed_on_every_contract() {
+fn every_contract_is_tested_with_invalid_input() {
     for &contract in Contract::ALL {
         let count = larder_conformance::refusals::count(contract);
         assert!(count >= 400, "{contract}: {count} bad calls");

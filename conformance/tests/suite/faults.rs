@@ -170,7 +170,7 @@ fn assert_caught(defect: Defect, clause: &str) {
 }
 
 #[test]
-fn a_store_that_keeps_its_promises_is_proven() {
+fn a_correct_store_is_proven() {
     let report = press(Defect::None, 1_000);
     assert_eq!(report.verdict(), Verdict::Proven, "{report:#?}");
     assert_eq!(report.executed, 200);
@@ -187,7 +187,7 @@ fn an_append_sent_again_without_a_key_is_caught() {
 }
 
 #[test]
-fn idempotency_that_does_not_reach_the_server_is_caught() {
+fn idempotency_that_ends_at_the_client_is_caught() {
     assert_caught(Defect::ForgetsKeys, "HIST-007");
 }
 
@@ -197,7 +197,7 @@ fn an_acknowledgement_of_what_was_only_sent_is_caught() {
 }
 
 #[test]
-fn a_lost_answer_told_as_not_applied_is_caught() {
+fn a_lost_response_reported_as_not_applied_is_caught() {
     assert_caught(Defect::ClaimsNotApplied, "STORE-013");
 }
 
@@ -207,7 +207,7 @@ fn a_condition_that_meets_its_own_effect_is_caught() {
 }
 
 #[test]
-fn a_call_that_waits_for_ever_is_caught() {
+fn a_call_that_never_completes_is_caught() {
     assert_caught(Defect::WaitsForEver, "STORE-014");
 }
 
@@ -227,7 +227,7 @@ fn a_subscription_that_skips_what_it_could_not_read_is_caught() {
 }
 
 #[test]
-fn a_subscription_that_tells_an_event_again_is_caught() {
+fn a_subscription_that_repeats_an_event_is_caught() {
     assert_caught(Defect::RepeatsAfterLoss, "HIST-088");
 }
 

@@ -151,7 +151,7 @@ fn circles(tree: &Tree) -> Vec<String> {
 }
 
 #[test]
-fn no_modules_of_a_crate_import_each_other_in_a_circle() {
+fn no_modules_of_a_crate_import_each_other_in_a_cycle() {
     let mut found = String::new();
     assert!(!crates(&root().join("kernel")).is_empty(), "{} is no checkout", root().display());
     for (folder, _) in PACKAGES {
@@ -165,7 +165,7 @@ fn no_modules_of_a_crate_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn a_circle_is_found() {
+fn an_import_cycle_is_found() {
     let tree = Tree::of_source(
         "mod a { use crate::b::Two; pub struct One; }
          mod b { pub struct Two; fn f() { vec![super::c::three()]; } }
@@ -199,9 +199,10 @@ fn a_reexport_leads_to_the_module_that_defines_the_item() {
 }
 
 #[test]
-fn a_module_and_its_descendants_are_no_circle() {
+fn a_module_and_its_descendants_are_no_cycle() {
     let tree = Tree::of_source(
-        "mod a { mod b { use super::One; pub struct Two; mod c { use crate::a::One; } } use b::Two; pub struct One; }",
+        "mod a { mod b { use super::One; pub struct Two; mod c { use crate::a::One; } } use b::Two; pub \
+         struct One; }",
     );
     assert!(circles(&tree).is_empty());
 }

@@ -140,7 +140,7 @@ fn wrong_boards_are_seen() {
 }
 
 #[test]
-fn wrong_small_state_is_seen() {
+fn wrong_key_values_are_seen() {
     let of_more_deletions_than_are_remembered = ["a_watch_that_looks_late_is_refused"];
     assert_sees(Contract::KeyValue, &of_more_deletions_than_are_remembered);
 }
@@ -170,7 +170,7 @@ fn too_few_operations_prove_nothing() {
 }
 
 #[test]
-fn what_is_required_follows_from_what_is_declared() {
+fn requirements_follow_from_the_declared_capabilities() {
     let declared = Capabilities::new(Durability::None);
     assert_eq!(model::required(&declared, false), 1_000_000);
     assert_eq!(model::required(&declared, true), 10_000_000);

@@ -230,7 +230,8 @@ impl KeyValueStore for Wire {
         };
         let value = String::from_utf8(value.to_vec()).unwrap();
         let request = json!({
-            "namespace": self.namespace, "call": "put", "bucket": bucket, "key": key, "value": value, "at": at,
+            "namespace": self.namespace, "call": "put", "bucket": bucket, "key": key, "value": value,
+            "at": at,
         });
         let answer = self.ask_again(Defect::RetriesConditions, &request).await?;
         Ok(serde_json::from_value(answer["revision"].clone()).unwrap())

@@ -143,7 +143,7 @@ impl Tools {
                 self.scout.add(&id, &text).await?;
                 Ok("the scout will see to it".to_owned())
             }
-            _ => Err(refused("name", "no tool of this name")),
+            _ => Err(refused("name", "the agent has no tool with this name")),
         }
     }
 

@@ -95,7 +95,10 @@ macro_rules! each_contract {
             #[must_use]
             pub fn errors(&self) -> Vec<(Contract, &Error)> {
                 let failed = [$(
-                    if let Slot::Failed(error) = &self.$field { Some((Contract::$contract, error)) } else { None }
+                    match &self.$field {
+                        Slot::Failed(error) => Some((Contract::$contract, error)),
+                        Slot::Open(_) | Slot::Absent => None,
+                    }
                 ),*];
                 failed.into_iter().flatten().collect()
             }
@@ -112,7 +115,10 @@ macro_rules! each_contract {
             #[must_use]
             pub fn only(self, contracts: &[Contract]) -> Self {
                 Self {
-                    $($field: if contracts.contains(&Contract::$contract) { self.$field } else { Slot::Absent },)*
+                    $($field: match contracts.contains(&Contract::$contract) {
+                        true => self.$field,
+                        false => Slot::Absent,
+                    },)*
                 }
             }
 

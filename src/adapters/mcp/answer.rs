@@ -38,7 +38,7 @@ impl Room {
 pub(crate) fn size<T: Serialize>(item: &T) -> Result<usize> {
     let json = serde_json::to_vec(item);
     json.map(|json| json.len())
-        .map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.answer", "a value that JSON cannot express"))
+        .map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.answer", "the value cannot be written as JSON"))
 }
 
 /// Refuses a result that is too large, with a hint for the caller.
@@ -64,7 +64,7 @@ pub(crate) fn piece<'a>(
 ) -> Result<(&'a str, Option<usize>)> {
     check::at_most(operation, "offset", offset, text.len())?;
     let Some(rest) = text.get(offset..) else {
-        return Err(Error::invalid(operation, "offset", "within a character; take `next_offset`"));
+        return Err(Error::invalid(operation, "offset", "is within a character; use `next_offset`"));
     };
     let piece = cut(rest, bytes_max);
     let next = (piece.len() < rest.len()).then_some(offset + piece.len());

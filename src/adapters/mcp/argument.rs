@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::cursor;
 use super::failure::Failure;
+use super::{coerce, cursor};
 
 /// The maximum number of items that one call lists.
 pub(crate) const LIST_ITEMS_MAX: usize = 200;
@@ -22,18 +22,51 @@ pub(crate) const LIST_ITEMS_DEFAULT: usize = 50;
 /// The maximum length of a search text, in bytes.
 pub(crate) const QUERY_BYTES_MAX: usize = 1_024;
 
-/// Parses the arguments of a tool. An error names the position and the allowed values, never the given value.
-pub(crate) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Failure> {
+/// Parses the arguments of a tool, in the forms that clients send. An error names the position and the
+/// allowed values, with an example, and never the given value.
+pub(crate) fn read<T: DeserializeOwned>(schema: &JsonObject, arguments: JsonObject) -> Result<T, Failure> {
+    let arguments = coerce::arguments(schema, arguments);
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();
         let said = error.inner().to_string();
+        let mut field = if path == "." { String::new() } else { path };
         let expected = match said.rsplit_once(", expected ") {
-            Some((_, expected)) => format!("expected {expected}"),
-            None if said.starts_with("missing field") => said,
-            None => "not what the schema allows".to_owned(),
+            Some((before, expected)) => allowed(before, expected),
+            None => match said.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+                Some(name) => {
+                    let dot = if field.is_empty() { "" } else { "." };
+                    field = format!("{field}{dot}{name}");
+                    "is missing".to_owned()
+                }
+                None => "is not a value that the schema allows".to_owned(),
+            },
         };
-        Failure::Argument { field: if path == "." { String::new() } else { path }, expected }
+        let example = coerce::example(schema);
+        Failure::Argument {
+            field,
+            expected: format!("{expected}; a call with the required arguments is {example}"),
+        }
     })
+}
+
+/// Returns the allowed values in words. `before` is the parser's description of the given value.
+fn allowed(before: &str, expected: &str) -> String {
+    let kind = match expected {
+        "a string" => "a string, such as \"text\"",
+        "a boolean" => "true or false",
+        "a sequence" => "a list, such as [\"a\", \"b\"]",
+        "a map" => "an object, such as {\"name\": \"value\"}",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number, such as 5",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more, such as 5",
+        "f32" | "f64" => "a number, such as 0.5",
+        _ if expected.starts_with("struct") => "an object, such as {\"name\": \"value\"}",
+        _ if before.starts_with("unknown field") => {
+            let known = expected.strip_prefix("one of ").unwrap_or(expected);
+            return format!("is not an argument; the arguments are {known}");
+        }
+        _ => expected,
+    };
+    format!("must be {kind}")
 }
 
 /// An id as a schema describes it. The kernel's newtypes validate it.
@@ -116,6 +149,8 @@ pub(crate) fn not_both(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[derive(Deserialize, JsonSchema)]
@@ -129,7 +164,8 @@ mod tests {
 
     fn refused(arguments: Value) -> (String, String) {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        match read::<Sample>(arguments) {
+        let schema = rmcp::handler::server::common::schema_for_input::<Sample>().unwrap();
+        match read::<Sample>(&schema, arguments) {
             Err(Failure::Argument { field, expected }) => (field, expected),
             _ => panic!("it is read"),
         }
@@ -137,11 +173,27 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_named_by_place_and_not_by_value() {
-        let (field, expected) = refused(serde_json::json!({ "id": "a", "items": [1, "s3cret"] }));
-        assert_eq!((field.as_str(), expected.as_str()), ("items[1]", "expected u32"));
-        let (_, expected) = refused(serde_json::json!({}));
-        assert_eq!(expected, "missing field `id`");
-        let (_, expected) = refused(serde_json::json!({ "id": "a", "s3cret": 1 }));
-        assert_eq!(expected, "expected `id` or `items`");
+        let call = "; a call with the required arguments is {\"id\":\"id\"}";
+        for (arguments, field, expected) in [
+            (
+                json!({ "id": "a", "items": [1, "s3cret"] }),
+                "items[1]",
+                "must be a whole number of 0 or more, such as 5",
+            ),
+            (json!({ "id": "a", "items": -1 }), "items[0]", "must be a whole number of 0 or more, such as 5"),
+            (json!({}), "id", "is missing"),
+            (json!({ "id": 5 }), "id", "must be a string, such as \"text\""),
+            (
+                json!({ "id": "a", "s3cret": 1 }),
+                "s3cret",
+                "is not an argument; the arguments are `id` or `items`",
+            ),
+        ] {
+            assert_eq!(refused(arguments), (field.to_owned(), format!("{expected}{call}")));
+        }
+        let sent = json!({ "id": "a", "items": "[1.0, \"2\"]" });
+        let Value::Object(sent) = sent else { unreachable!() };
+        let schema = rmcp::handler::server::common::schema_for_input::<Sample>().unwrap();
+        assert!(read::<Sample>(&schema, sent).is_ok_and(|sample| sample.items == Some(vec![1, 2])));
     }
 }

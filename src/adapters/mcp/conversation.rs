@@ -24,8 +24,8 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "conversation_list",
             "List conversations",
-            "Lists the stored conversations of one agent or of all agents, with the number and size of their \
-             messages.",
+            "Lists the conversations of one agent or of all agents, with the number and size of their \
+             messages. Example: {\"agent\": \"support\", \"limit\": 20}",
             list,
         ),
         entry(
@@ -33,16 +33,18 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "conversation_read",
             "Read a conversation",
-            "Reads messages of a conversation, oldest first: the newest messages, or the messages before or \
-             after a position. Long texts are cut; conversation_message reads a whole message.",
+            "Reads the newest messages of a conversation, or the messages before or after a position, oldest \
+             first. Long texts are cut; conversation_message reads a whole message. Example: \
+             {\"agent\": \"support\", \"session\": \"42\", \"limit\": 10}",
             read::read,
         ),
         entry(
             Contract::History,
             Effect::Reads,
             "conversation_message",
-            "Read one message whole",
-            "Reads one message of a conversation as JSON, in pieces if it is long.",
+            "Read one whole message",
+            "Reads one message of a conversation as JSON, in pieces if it is long. Example: \
+             {\"agent\": \"support\", \"session\": \"42\", \"seq\": 7}",
             read::message,
         ),
         entry(
@@ -50,10 +52,10 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "conversation_search",
             "Search conversations",
-            "Finds messages by text and author, in one conversation, in the conversations of an agent, or in \
-             all conversations. In each conversation, the newest messages come first. One call scans a \
-             limited number of messages: if the result has a cursor, more messages remain to search, even \
-             if this call found none.",
+            "Finds messages by text and author in one conversation, in the conversations of an agent or in \
+             all conversations, newest first in each conversation. One call scans a limited number of \
+             messages: if the result has a cursor, call again with it, even if this call found nothing. \
+             Example: {\"query\": \"refund\", \"agent\": \"support\"}",
             search::search,
         ),
     ]

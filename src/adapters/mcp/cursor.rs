@@ -12,8 +12,9 @@ const CURSOR_BYTES_MAX: usize = 16 * 1024;
 /// Encodes a position as a cursor.
 pub(crate) fn encode<T: Serialize>(place: &T) -> Result<String> {
     let json = serde_json::to_vec(place);
-    let json =
-        json.map_err(|_| Error::new(ErrorKind::Unexpected, "mcp.cursor", "a position that JSON lacks"))?;
+    let json = json.map_err(|_| {
+        Error::new(ErrorKind::Unexpected, "mcp.cursor", "the position cannot be written as JSON")
+    })?;
     Ok(URL_SAFE_NO_PAD.encode(json))
 }
 
@@ -21,6 +22,11 @@ pub(crate) fn encode<T: Serialize>(place: &T) -> Result<String> {
 pub(crate) fn decode<T: DeserializeOwned>(operation: &'static str, cursor: &str) -> Result<T> {
     check::text(operation, "cursor", cursor, CURSOR_BYTES_MAX)?;
     let json = URL_SAFE_NO_PAD.decode(cursor).ok();
-    json.and_then(|json| serde_json::from_slice(&json).ok())
-        .ok_or_else(|| Error::invalid(operation, "cursor", "not one that this tool gave"))
+    json.and_then(|json| serde_json::from_slice(&json).ok()).ok_or_else(|| {
+        Error::invalid(
+            operation,
+            "cursor",
+            "is not a cursor of this tool; pass a cursor that the tool returned",
+        )
+    })
 }

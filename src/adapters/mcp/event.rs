@@ -82,7 +82,7 @@ impl KeyValueEventStore {
             retry_ms: event.retry.map(|retry| u64::try_from(retry.as_millis()).unwrap_or(u64::MAX)),
         };
         let json = serde_json::to_vec(&kept).map_err(|_| {
-            Error::new(ErrorKind::Unexpected, "mcp.events.store", "an event that JSON cannot express")
+            Error::new(ErrorKind::Unexpected, "mcp.events.store", "the event cannot be written as JSON")
         })?;
         let options = KeyValuePutOptions::default().with_ttl(self.ttl);
         let revision = self.store.put(&BucketName::new(BUCKET)?, &key, Bytes::from(json), options).await?;
@@ -90,8 +90,13 @@ impl KeyValueEventStore {
     }
 
     async fn after(&self, event_id: &str) -> Result<EventStream> {
-        let unknown =
-            || Error::new(ErrorKind::NotFound, REPLAY, "no event of this id, or one that is forgotten");
+        let unknown = || {
+            Error::new(
+                ErrorKind::NotFound,
+                REPLAY,
+                "the event does not exist or is no longer stored; read the resource again",
+            )
+        };
         let (key, revision) = event_id.rsplit_once('@').ok_or_else(unknown)?;
         let revision = Revision::new(revision.parse().map_err(|_| unknown())?);
         let (bucket, key) = (BucketName::new(BUCKET)?, Key::new(key).map_err(|_| unknown())?);
@@ -117,7 +122,7 @@ fn event_id(key: &Key, revision: Revision) -> EventId {
 
 fn read(value: &[u8]) -> Result<Kept> {
     serde_json::from_slice(value)
-        .map_err(|_| Error::new(ErrorKind::Corrupt, REPLAY, "the event does not read back as one"))
+        .map_err(|_| Error::new(ErrorKind::Corrupt, REPLAY, "the stored event is corrupt"))
 }
 
 /// Returns whether nothing follows: the response to a request is the last event of the request's stream.

@@ -24,10 +24,10 @@ impl Failure {
     fn sentence(&self) -> String {
         match self {
             Self::Argument { field, expected } if field.is_empty() => {
-                format!("InvalidInput: the arguments do not fit the tool's schema: {expected}")
+                format!("InvalidInput: an argument {expected}")
             }
             Self::Argument { field, expected } => {
-                format!("InvalidInput: `{field}` does not fit the tool's schema: {expected}")
+                format!("InvalidInput: `{field}` {expected}")
             }
             Self::Store(error) => error.to_string(),
         }

@@ -28,8 +28,9 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_upsert_entities",
             "Write entities",
-            "Writes entities of the memory graph, all or none. It replaces existing entities, including \
-             their properties and observations, and keeps their relationships.",
+            "Writes entities of the memory graph, all or none; an existing entity is replaced with its \
+             properties and observations and keeps its relationships. Example: {\"entities\": \
+             [{\"id\": \"ann\", \"entity_type\": \"person\", \"observations\": [\"Ann likes tea.\"]}]}",
             write::upsert_entities,
         ),
         entry(
@@ -37,8 +38,9 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_upsert_relationships",
             "Write relationships",
-            "Writes directed relationships between existing entities, all or none. Without an id, a \
-             relationship of the same type between the same two entities is the same relationship.",
+            "Writes directed relationships between existing entities, all or none; without an id, a \
+             relationship is identified by its type, source and target. Example: {\"relationships\": \
+             [{\"relationship_type\": \"works_at\", \"source\": \"ann\", \"target\": \"acme\"}]}",
             write::upsert_relationships,
         ),
         entry(
@@ -46,7 +48,8 @@ fn written() -> Vec<Entry> {
             Effect::AddsOnce,
             "graph_add_observations",
             "Add observations",
-            "Adds texts to the observations of an entity, and skips texts that are already there.",
+            "Adds texts to the observations of an entity and skips texts that the entity already has. \
+             Example: {\"entity\": \"ann\", \"observations\": [\"Ann moved to Oslo.\"]}",
             write::add_observations,
         ),
         entry(
@@ -54,7 +57,8 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_remove_observations",
             "Remove observations",
-            "Removes texts from the observations of an entity.",
+            "Removes texts from the observations of an entity. Example: {\"entity\": \"ann\", \
+             \"observations\": [\"Ann likes tea.\"]}",
             write::remove_observations,
         ),
         entry(
@@ -62,7 +66,7 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_delete_entity",
             "Delete an entity",
-            "Deletes an entity with all its relationships.",
+            "Deletes an entity with all its relationships. Example: {\"entity\": \"ann\"}",
             write::delete_entity,
         ),
         entry(
@@ -70,7 +74,8 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_delete_relationship",
             "Delete a relationship",
-            "Deletes a relationship; the entities stay.",
+            "Deletes a relationship and keeps its entities. Example: {\"relationship\": \
+             \"ann-works-at-acme\"}",
             write::delete_relationship,
         ),
     ]
@@ -83,16 +88,17 @@ fn read() -> Vec<Entry> {
             Effect::Reads,
             "graph_get",
             "Read entities",
-            "Reads entities by their ids, with properties and observations.",
+            "Reads entities by their ids, with properties and observations. Example: {\"entities\": \
+             [\"ann\", \"acme\"]}",
             find::get,
         ),
         entry(
             Contract::Graph,
             Effect::Reads,
             "graph_neighbors",
-            "Walk from an entity",
+            "Traverse from an entity",
             "Reads the entities within a number of hops of an entity, nearest first, and the relationships \
-             between them.",
+             between them. Example: {\"entity\": \"ann\", \"depth\": 2}",
             find::neighbors,
         ),
         entry(
@@ -101,8 +107,8 @@ fn read() -> Vec<Entry> {
             "graph_search",
             "Search entities",
             "Finds entities by type, by equal properties, and by a text in their id, type, properties or \
-             observations. One call scans a limited number of entities: if the result has a cursor, more \
-             entities remain to search.",
+             observations. One call scans a limited number of entities: if the result has a cursor, call \
+             again with it. Example: {\"query\": \"tea\", \"entity_type\": \"person\"}",
             find::search,
         ),
         entry(
@@ -110,7 +116,7 @@ fn read() -> Vec<Entry> {
             Effect::Reads,
             "graph_relationships",
             "Find relationships",
-            "Lists relationships by type, source entity and target entity.",
+            "Lists relationships by type, source entity and target entity. Example: {\"source\": \"ann\"}",
             find::relationships,
         ),
     ]

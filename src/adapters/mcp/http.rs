@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use larder_kernel::{Error, ErrorKind, KeyValueStore, Result};
@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::event::KeyValueEventStore;
+use super::message::{self, MESSAGE_BYTES_MAX as BODY_BYTES_MAX, Verdict};
 use super::server::McpServer;
 use super::session::KeyValueSessionStore;
 
@@ -31,8 +32,6 @@ const OPERATION: &str = "mcp.serve_http";
 const PATH: &str = "/mcp";
 /// The maximum number of concurrent connections. A further connection waits until another ends.
 const CONNECTIONS_MAX: usize = 512;
-/// The maximum size of a client message, the same as over standard input, in bytes.
-const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for open connections when the server stops.
@@ -158,7 +157,7 @@ pub async fn serve_http(
     let address =
         address.map_err(|_| Error::new(ErrorKind::Unavailable, OPERATION, "the listener has no address"))?;
     if !address.ip().is_loopback() && options.token.is_none() {
-        let message = "needed where other machines can reach the server; listen on 127.0.0.1, or set one";
+        let message = "is required if other machines can reach the server; set one or listen on 127.0.0.1";
         return Err(Error::invalid(OPERATION, "token", message));
     }
     let config = options.config();
@@ -205,14 +204,30 @@ pub async fn serve_http(
 
 async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<Incoming>) -> Answer {
     if request.uri().path() != PATH {
-        return refused(StatusCode::NOT_FOUND, "Not Found: the server answers at /mcp");
+        return refused(StatusCode::NOT_FOUND, "Not Found: the server serves MCP at /mcp");
     }
     if token.is_some_and(|token| !bears(request.headers().get(AUTHORIZATION), token)) {
-        let mut answer = refused(StatusCode::UNAUTHORIZED, "Unauthorized: the token is missing or another");
+        let mut answer = refused(StatusCode::UNAUTHORIZED, "Unauthorized: the token is missing or wrong");
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return answer;
     }
-    service.handle(request).await
+    if request.method() != Method::POST {
+        return service.handle(request).await;
+    }
+    let (head, body) = request.into_parts();
+    let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is longer than 16 MiB"),
+    };
+    match message::check(&body) {
+        Verdict::Refuse(answer) => {
+            let mut answer = Response::new(Full::new(Bytes::from(answer)).boxed());
+            *answer.status_mut() = StatusCode::BAD_REQUEST;
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            answer
+        }
+        _ => service.handle(Request::from_parts(head, Full::new(body))).await,
+    }
 }
 
 /// Returns whether the header contains the token. It compares hashes, so the duration reveals nothing about

@@ -32,9 +32,9 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Replaces,
             "note_put",
             "Write a note",
-            "Writes a text under a key. With `if_revision`, it writes only if the note still has the \
-             revision that you read. With `if_absent`, it writes only if the key does not exist. Otherwise, \
-             it replaces the text.",
+            "Writes a text under a key, optionally only if the key does not exist (`if_absent`) or still has \
+             the revision that you read (`if_revision`). Example: {\"key\": \"plan\", \"text\": \"Book the \
+             train.\"}",
             put,
         ),
         entry(
@@ -42,7 +42,8 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "note_get",
             "Read a note",
-            "Reads the text under a key and its revision, in pieces if it is long.",
+            "Reads the text under a key and its revision, in pieces if it is long. Example: \
+             {\"key\": \"plan\"}",
             get,
         ),
         entry(
@@ -50,7 +51,8 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Reads,
             "note_list",
             "List notes",
-            "Lists the keys that begin with a prefix, with their revisions, in order.",
+            "Lists the keys that begin with a prefix, with their revisions, in order. Example: \
+             {\"prefix\": \"plan/\"}",
             list,
         ),
         entry(
@@ -58,7 +60,8 @@ pub(crate) fn entries() -> Vec<Entry> {
             Effect::Replaces,
             "note_delete",
             "Delete a note",
-            "Deletes the text under a key; with `if_revision`, only that revision.",
+            "Deletes the text under a key, optionally only at the revision that you read (`if_revision`). \
+             Example: {\"key\": \"plan\"}",
             delete,
         ),
     ]
@@ -68,7 +71,11 @@ pub(crate) fn entries() -> Vec<Entry> {
 fn bucket(operation: &'static str, name: Option<&Id>) -> Result<BucketName> {
     let bucket = BucketName::new(name.map_or(NOTES_BUCKET, Id::as_ref))?;
     if bucket.as_str().starts_with(OWN_BUCKETS) {
-        return Err(Error::invalid(operation, "bucket", "reserved for the server's own sessions"));
+        return Err(Error::invalid(
+            operation,
+            "bucket",
+            "is reserved for the server's sessions; use another key",
+        ));
     }
     Ok(bucket)
 }
@@ -103,7 +110,7 @@ async fn put(shared: Arc<Shared>, input: PutInput) -> Result<PutOutput> {
     const OPERATION: &str = "mcp.note_put";
     let (bucket, key) = (bucket(OPERATION, input.bucket.as_ref())?, Key::new(&input.key)?);
     let both = input.if_revision.is_some() && input.if_absent;
-    not_both(OPERATION, "if_absent", both, both, "`if_revision` is given too; give one")?;
+    not_both(OPERATION, "if_absent", both, both, "conflicts with `if_revision`; pass one of them")?;
     let condition = match input.if_revision {
         Some(revision) => KeyValueCondition::AtRevision(Revision::new(revision)),
         None if input.if_absent => KeyValueCondition::Absent,

@@ -86,9 +86,11 @@ where
         .with_title(title)
         .with_annotations(effect.hints(title))
         .with_output_schema::<O>();
+    let schema = Arc::clone(&tool.input_schema);
     let run: Run = Box::new(move |shared, arguments| {
+        let input = argument::read(&schema, arguments);
         Box::pin(async move {
-            let output = run(shared, argument::read(arguments)?).await?;
+            let output = run(shared, input?).await?;
             Ok(value(name, &output)?)
         })
     });
@@ -98,8 +100,8 @@ where
 fn value<O: Serialize>(operation: &'static str, output: &O) -> Result<Value> {
     let value = serde_json::to_value(output);
     let value = value
-        .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "an answer that JSON cannot express"))?;
-    answer::check_size(operation, answer::size(&value)?, "the answer is too large: ask for less")?;
+        .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "the result cannot be written as JSON"))?;
+    answer::check_size(operation, answer::size(&value)?, "the result is too large; request less")?;
     Ok(value)
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn templates(stores: &StoreSet) -> Vec<ResourceTemplate> {
 pub(crate) async fn read(stores: &StoreSet, uri: &str) -> Result<ResourceContents> {
     check::text(READ, "uri", uri, URI_BYTES_MAX)?;
     let Some(path) = uri.strip_prefix(SCHEME) else {
-        return Err(Error::invalid(READ, "uri", "begins with another scheme than `larder:`"));
+        return Err(Error::invalid(READ, "uri", "does not begin with `larder:`"));
     };
     let segments: Vec<String> = path.split('/').map(decoded).collect::<Result<_>>()?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -137,20 +137,20 @@ pub(crate) async fn read(stores: &StoreSet, uri: &str) -> Result<ResourceContent
         ["note", key] => of_note(stores, uri, &Key::new(key)?).await?,
         ["board", conversation, agent] => of_board(stores, uri, &BoardId::new(conversation, agent)?).await?,
         ["entity", entity] => of_entity(stores, uri, EntityId::new(entity)?).await?,
-        _ => return Err(Error::invalid(READ, "uri", "fits none of the resource templates")),
+        _ => return Err(Error::invalid(READ, "uri", "matches no resource template; list the templates")),
     };
     Ok(contents)
 }
 
 fn json<T: Serialize>(uri: &str, value: &T) -> Result<ResourceContents> {
     let text = serde_json::to_string(value)
-        .map_err(|_| Error::new(ErrorKind::Unexpected, READ, "a value that JSON cannot express"))?;
-    answer::check_size(READ, text.len(), "the resource is too large: use the tools")?;
+        .map_err(|_| Error::new(ErrorKind::Unexpected, READ, "the value cannot be written as JSON"))?;
+    answer::check_size(READ, text.len(), "the resource is too large; read it with the tools")?;
     Ok(ResourceContents::text(text, uri).with_mime_type(JSON))
 }
 
 fn absent() -> Error {
-    Error::new(ErrorKind::NotFound, READ, "nothing is stored there").with_field("uri")
+    Error::new(ErrorKind::NotFound, READ, "the resource does not exist; list the resources").with_field("uri")
 }
 
 async fn of_conversation(stores: &StoreSet, uri: &str, thread: &Thread) -> Result<ResourceContents> {
@@ -164,7 +164,7 @@ async fn of_conversation(stores: &StoreSet, uri: &str, thread: &Thread) -> Resul
 async fn of_note(stores: &StoreSet, uri: &str, key: &Key) -> Result<ResourceContents> {
     let found = stores.key_value()?.get(&BucketName::new(NOTES_BUCKET)?, key).await?;
     let value = found.ok_or_else(absent)?.value;
-    answer::check_size(READ, value.len(), "the note is too large: read it in pieces with note_get")?;
+    answer::check_size(READ, value.len(), "the note is too large; read it in pieces with note_get")?;
     Ok(match std::str::from_utf8(&value) {
         Ok(text) => ResourceContents::text(text, uri),
         Err(_) => ResourceContents::blob(STANDARD.encode(&value), uri),
@@ -207,7 +207,8 @@ fn encoded(id: &str) -> String {
 }
 
 fn decoded(segment: &str) -> Result<String> {
-    let refused = || Error::invalid(READ, "uri", "holds a `%` that stands for no byte of UTF-8");
+    let refused =
+        || Error::invalid(READ, "uri", "contains a `%` escape that is not UTF-8; write `%` as `%25`");
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.bytes();
     while let Some(byte) = rest.next() {

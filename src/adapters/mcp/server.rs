@@ -72,7 +72,7 @@ impl McpServer {
     /// Checks that a tool is offered, or returns the reason.
     fn offers(&self, entry: &Entry) -> Result<()> {
         if self.reading_only && entry.effect != Effect::Reads {
-            let message = "this server only reads";
+            let message = "this server is read-only";
             return Err(Error::new(ErrorKind::Unsupported, "mcp.call_tool", message));
         }
         provides(&self.shared.stores, entry.contract)
@@ -87,7 +87,10 @@ impl fmt::Debug for McpServer {
 
 fn no_cursor(request: Option<&PaginatedRequestParams>) -> std::result::Result<(), ErrorData> {
     match request.and_then(|request| request.cursor.as_ref()) {
-        Some(_) => Err(ErrorData::invalid_params("`cursor`: not one that this server gave", None)),
+        Some(_) => Err(ErrorData::invalid_params(
+            "`cursor`: is not a cursor of this server; pass one that it returned",
+            None,
+        )),
         None => Ok(()),
     }
 }
@@ -120,7 +123,10 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let Some(entry) = self.entries.iter().find(|entry| entry.tool.name == request.name) else {
-            return Err(ErrorData::invalid_params("there is no tool of this name", None));
+            return Err(ErrorData::invalid_params(
+                "the server has no tool with this name; list the tools",
+                None,
+            ));
         };
         if let Err(error) = self.offers(entry) {
             return Ok(Failure::from(error).into_result().into());
@@ -184,7 +190,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_tool_has_a_schema_hints_and_a_name_of_its_own() {
+    async fn every_tool_has_a_unique_name_a_schema_an_example_and_hints() {
         let tools = McpServer::new(crate::open("memory:").await.unwrap()).tools();
         let mut names = std::collections::BTreeSet::new();
         for tool in &tools {
@@ -196,6 +202,14 @@ mod tests {
             assert_eq!(schema["type"], "object", "{}", tool.name);
             assert_eq!(schema["additionalProperties"], false, "{}", tool.name);
             assert!(!schema["properties"].as_object().unwrap().is_empty(), "{}", tool.name);
+            let (_, example) = tool.description.as_ref().unwrap().split_once(" Example: ").unwrap();
+            let example: serde_json::Map<String, serde_json::Value> = serde_json::from_str(example).unwrap();
+            for field in example.keys() {
+                assert!(schema["properties"].get(field).is_some(), "{}: {field}", tool.name);
+            }
+            for field in schema["required"].as_array().into_iter().flatten() {
+                assert!(example.contains_key(field.as_str().unwrap()), "{}: {field}", tool.name);
+            }
             let output = serde_json::to_value(tool.output_schema.as_deref()).unwrap();
             assert_eq!(output["type"], "object", "{}", tool.name);
             let hints = tool.annotations.as_ref().unwrap();
@@ -206,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_no_store_provides_is_not_offered() {
+    async fn tools_without_a_store_are_not_offered() {
         let none = StoreSet::new();
         assert!(McpServer::new(none.clone()).tools().is_empty());
         let memory = crate::open("memory:").await.unwrap();

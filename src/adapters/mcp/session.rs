@@ -60,15 +60,15 @@ impl KeyValueSessionStore {
             return Ok(None);
         };
         let state = serde_json::from_slice(&entry.value);
-        state.map(Some).map_err(|_| {
-            Error::new(ErrorKind::Corrupt, "mcp.session.load", "the session does not read back as one")
-        })
+        state
+            .map(Some)
+            .map_err(|_| Error::new(ErrorKind::Corrupt, "mcp.session.load", "the stored session is corrupt"))
     }
 
     async fn keep(&self, id: &str, state: &SessionState) -> Result<()> {
         let (bucket, key) = address(id)?;
         let json = serde_json::to_vec(state).map_err(|_| {
-            Error::new(ErrorKind::Unexpected, "mcp.session.store", "a session that JSON cannot express")
+            Error::new(ErrorKind::Unexpected, "mcp.session.store", "the session cannot be written as JSON")
         })?;
         let options = KeyValuePutOptions::default().with_ttl(self.ttl);
         self.store.put(&bucket, &key, Bytes::from(json), options).await.map(drop)

@@ -75,7 +75,7 @@ fn body(arriving: mpsc::UnboundedReceiver<Piece>) -> BlobBody {
                     return Err(Error::invalid(
                         "blobs.put",
                         "body",
-                        "the upload was given up before its end",
+                        "the upload was abandoned before it completed; start it again",
                     ));
                 }
             }

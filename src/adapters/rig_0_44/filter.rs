@@ -70,7 +70,7 @@ mod tests {
 
     /// Tests every condition of one operator and one value, and pairs of them, on every document.
     #[test]
-    fn a_filter_matches_what_rig_says_it_matches() {
+    fn a_filter_matches_as_in_rig() {
         let values = [
             json!(null),
             json!(true),

@@ -184,10 +184,18 @@ impl Insert {
             _ => digest(&document)?,
         };
         if id.contains(SEPARATOR) {
-            return Err(Error::invalid("rig.insert", "document.id", "holds the character U+001F"));
+            return Err(Error::invalid(
+                "rig.insert",
+                "document.id",
+                "contains the character U+001F; remove it",
+            ));
         }
         if embeddings.is_empty() || embeddings.len() > BATCH_DOCUMENTS_MAX {
-            let error = Error::invalid("rig.insert", "embeddings", "a document has 1 to 1,000 embeddings");
+            let error = Error::invalid(
+                "rig.insert",
+                "embeddings",
+                "has no embedding or more than 1,000; pass 1 to 1,000 embeddings",
+            );
             return Err(error.with_limit(embeddings.len() as u64, BATCH_DOCUMENTS_MAX as u64));
         }
         Ok(Self { id, document, embeddings })
@@ -234,7 +242,7 @@ fn document(hit: SearchHit) -> Result<Value> {
         Error::new(
             ErrorKind::Corrupt,
             "rig.search",
-            "the collection contains documents that no `VectorIndex` wrote",
+            "the collection contains documents of another writer; use another collection",
         )
     })
 }

@@ -27,7 +27,7 @@ pub(super) fn written(message: &Message, reader: &mut Reader) -> Result<ChatMess
         return Ok(plain);
     }
     let json = serde_json::to_string(message)
-        .map_err(|_| Error::invalid("rig.append", "message", "a value that JSON cannot express"))?;
+        .map_err(|_| Error::invalid("rig.append", "message", "the value cannot be written as JSON"))?;
     if json.len() <= METADATA_JSON_BYTES_MAX {
         return Ok(plain.with_metadata(Metadata::new().with(KEY, json)));
     }
@@ -154,7 +154,7 @@ fn parsed(json: &str) -> Result<Message> {
 }
 
 fn corrupt() -> Error {
-    Error::new(ErrorKind::Corrupt, "rig.load", "a stored message is none that rig 0.44 reads")
+    Error::new(ErrorKind::Corrupt, "rig.load", "a stored message cannot be read by rig 0.44")
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_larder_can_say_is_stored_once() {
+    fn fields_of_larder_are_stored_once() {
         let result = call().result(vec![ToolResultContent::text("Snow")]);
         let stored = kept(&[
             Message::system("Be brief"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_larder_cannot_say_stands_beside_it() {
+    fn unknown_fields_are_stored_in_metadata() {
         let thoughts =
             vec![AssistantContent::Reasoning(Reasoning::new("hm")), AssistantContent::text("Snow")];
         let image = UserContent::image_base64("AA".repeat(50_000), None, None);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_none_is_corrupt_and_not_shown() {
+    fn a_corrupt_message_is_refused_and_not_shown() {
         let stored = ChatMessage::user("x").with_metadata(Metadata::new().with(KEY, "{\"secret\""));
         let error = Reader::default().read(&stored).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);

@@ -55,7 +55,7 @@ fn long(settings: Value) -> Value {
 
 /// Proves: ALQ-8
 #[test]
-fn the_documents_read_as_they_stand_and_round_trip() {
+fn the_documents_are_read_unchanged_and_round_trip() {
     for document in documents() {
         let config = read(&document).unwrap();
         assert_eq!(serde_json::to_value(&config).unwrap(), document);
@@ -77,7 +77,7 @@ fn the_documents_read_as_they_stand_and_round_trip() {
 
 /// Proves: ALQ-1, ALQ-7, ALQ-8
 #[test]
-fn what_is_left_out_has_the_documented_default() {
+fn omitted_fields_have_the_documented_default() {
     let config = read(&json!({})).unwrap();
     assert!(config.short_term().is_empty() && config.long_term().is_empty());
     assert_eq!(config.persistence(), Persistence::Incremental);

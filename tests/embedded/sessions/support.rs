@@ -1,7 +1,7 @@
 //! Models, counters and stores for the tests of sessions.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -86,6 +86,8 @@ pub(crate) struct Probe {
     pub(crate) writes: AtomicUsize,
     pub(crate) delay_ms: AtomicU64,
     pub(crate) lost_answers: AtomicUsize,
+    /// `true` if reads fail.
+    pub(crate) is_away: AtomicBool,
     /// Messages that another writer appends right after a thread's counts were read.
     pub(crate) arrives: Mutex<Option<ChatMessage>>,
 }
@@ -95,6 +97,9 @@ impl Probe {
         let delay = self.delay_ms.load(Ordering::Relaxed);
         if delay > 0 {
             tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        if self.is_away.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Unavailable, "history", "away"));
         }
         if let Ok(messages) = &read {
             self.messages_read.fetch_add(messages.len(), Ordering::Relaxed);
@@ -227,12 +232,17 @@ impl World {
             writes: AtomicUsize::new(0),
             delay_ms: AtomicU64::new(0),
             lost_answers: AtomicUsize::new(0),
+            is_away: AtomicBool::new(false),
             arrives: Mutex::default(),
         })
     }
 
     pub(crate) fn key_value(&self) -> Arc<dyn KeyValueStore> {
         self.room.key_value()
+    }
+
+    pub(crate) async fn everything_stored(&self) -> String {
+        self.room.everything_stored().await
     }
 
     /// Opens sessions through a separate handle.

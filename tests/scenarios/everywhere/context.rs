@@ -143,7 +143,7 @@ pub(crate) async fn the_tokens_of_a_message_are_counted_once_when_it_is_appended
 }
 
 /// Proves: RAVI-3
-pub(crate) async fn what_remains_of_a_run_is_what_retention_says(backend: &Backend) {
+pub(crate) async fn retention_determines_the_remaining_messages_of_a_run(backend: &Backend) {
     for (retention, during, after) in
         [(HistoryRetention::Permanent, 3, 3), (HistoryRetention::Run, 3, 1), (HistoryRetention::None, 1, 1)]
     {
@@ -179,7 +179,7 @@ pub(crate) async fn a_message_that_could_never_be_cleared_is_refused_and_none_wr
 }
 
 /// Proves: RAVI-3, RAVI-9
-pub(crate) async fn a_summary_does_not_outlive_the_run_or_the_thread_that_it_tells_of(backend: &Backend) {
+pub(crate) async fn a_summary_does_not_outlive_its_run_or_thread(backend: &Backend) {
     let (_, config) = open(backend).await;
     let store = summaries(backend).await;
     let config = config.with_summaries(store.clone()).with_retention(HistoryRetention::Run);
@@ -300,10 +300,14 @@ pub(crate) async fn results_without_calls_and_calls_without_results_do_not_reach
         context.append(&session(), message).await.unwrap();
     }
     let told = context.explain_window(&session()).await.unwrap();
-    assert_eq!(told.window.messages.len(), 2);
-    assert_eq!(told.window.messages[1].message.tool_calls[0].id, "running");
+    // No provider accepts a call without a result.
+    assert_eq!(told.window.messages.len(), 1);
     let last = told.steps.last().unwrap();
-    assert_eq!((last.name, &*last.dropped), ("pair_tool_calls", &[Seq::new(1), Seq::new(2)][..]));
+    assert_eq!((last.name, &*last.dropped), ("pair_tool_calls", &[1, 2, 4].map(Seq::new)[..]));
+    let answer = ChatMessage::tool_result("running", "done");
+    let window = context.window_with(&session(), vec![answer]).await.unwrap();
+    assert_eq!(window.messages.len(), 3);
+    assert_eq!(window.messages[1].message.tool_calls[0].id, "running");
 }
 
 pub(crate) async fn settings_are_checked_by_name(_: &Backend) {

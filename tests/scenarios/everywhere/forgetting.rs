@@ -59,7 +59,7 @@ pub(crate) async fn old_interactions_are_erased_from_what_is_stored(backend: &Ba
 }
 
 /// Proves: ALQ-5
-pub(crate) async fn as_it_stands_the_neuralyzer_never_erases(backend: &Backend) {
+pub(crate) async fn by_default_the_neuralyzer_never_erases(backend: &Backend) {
     let bench = Bench::new(backend).await;
     bench.turns(0..200).await;
     let strategy = neuralyzer(&bench, &NeuralyzerConfig::default());
@@ -76,7 +76,7 @@ pub(crate) async fn as_it_stands_the_neuralyzer_never_erases(backend: &Backend) 
 }
 
 /// Proves: ALQ-5
-pub(crate) async fn what_arrives_meanwhile_stays_and_a_thread_that_was_cleared_is_left_alone(
+pub(crate) async fn messages_that_arrive_during_a_compaction_stay_and_a_cleared_thread_does_not_change(
     backend: &Backend,
 ) {
     let bench = Bench::new(backend).await;
@@ -165,10 +165,14 @@ pub(crate) async fn the_agent_reads_text_and_keeps_no_memory(backend: &Backend) 
         ]
     );
     let requests = model.requests.lock().unwrap();
+    assert_eq!(requests[0].output_tokens_max, Some(1_000), "as documented");
+    assert_eq!(CompactionAgentConfig::default().bytes_threshold, 100_000);
     let [system, question] = &requests[0].messages[..] else { unreachable!("two messages") };
     assert_eq!((system.role, question.role), (Role::System, Role::User));
     assert!(system.text.contains("userMessage") && system.text.contains("aiMessage"));
-    let tail = "\n\nUSER:\nBook it\n\nAI:\nNow\n\tTOOL_CALL_REQUEST: id=c1, name=book, args={\"to\":\"Oslo\"}\n\
+    assert!(system.text.contains("at most 1000 tokens"), "{}", system.text);
+    let tail = "\n\nUSER:\nBook it\n\nAI:\nNow\n\tTOOL_CALL_REQUEST: id=c1, name=book, \
+                args={\"to\":\"Oslo\"}\n\
         \n\nTOOL_CALL_RESPONSE: id=c1\nseat 12\n\nAI:\nxxx";
     assert!(question.text.starts_with("\n\nUSER:\nm0 and") && question.text.contains(tail));
     assert!(!question.text.contains("hotel"));
@@ -220,7 +224,7 @@ pub(crate) async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleare
 }
 
 /// Proves: AKKA-8
-pub(crate) async fn an_answer_that_is_not_the_json_asked_for_changes_nothing(backend: &Backend) {
+pub(crate) async fn a_response_without_the_requested_json_changes_nothing(backend: &Backend) {
     let long = format!(r#"{{"userMessage": "a", "aiMessage": "{}"}}"#, "b".repeat(5_000));
     let fenced = format!("```json\n{SHORT}\n```");
     for (answer, good) in [
@@ -290,7 +294,7 @@ pub(crate) async fn of_a_large_thread_the_oldest_interactions_are_taken(backend:
 }
 
 /// Proves: AKKA-5, AKKA-8
-pub(crate) async fn the_watch_compacts_when_an_answer_makes_the_thread_too_large(backend: &Backend) {
+pub(crate) async fn the_watch_compacts_when_a_response_makes_the_thread_too_large(backend: &Backend) {
     let bench = Bench::new(backend).await;
     let model = ScriptedModel::new(Duration::ZERO, |call, _| match call {
         0 => Err(Error::new(ErrorKind::Unavailable, "model", "away")),

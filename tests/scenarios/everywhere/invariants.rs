@@ -5,6 +5,7 @@
 //!   out. A summary was made from the messages that it covers.
 //! - A completed turn is stored once, however often it is retried. Messages are removed only if a strategy
 //!   was set to erase them, or if a `FLUSH` left them out of its window.
+//! - The window is valid for a model provider: each result directly follows its call, and no call is open.
 //! - The window is within its budget. If that is impossible, `begin` fails with the field, before any model
 //!   is asked.
 //! - A document that sets strategies is accepted, and the same invariants hold.
@@ -21,6 +22,8 @@ mod panics;
 mod random;
 mod shrink;
 mod step;
+#[path = "../../../agents/src/compaction/properties/valid.rs"]
+mod valid;
 mod world;
 
 pub(super) use fixed::*;
@@ -92,7 +95,7 @@ pub(super) async fn no_combination_of_settings_loses_or_repeats_anything(backend
     assert!(cases < 100 || share(fired) >= 50, "too few combinations fire a strategy");
 }
 
-/// Runs a case in stores of its own and returns the text of its panic, if any.
+/// Runs a case in new stores and returns the text of its panic, if any.
 async fn tried(backend: &Backend, case: &Case) -> Result<Effects, String> {
     let world = World::new(backend).await;
     let run = Box::pin(check::run(&world, case));

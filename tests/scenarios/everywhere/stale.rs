@@ -99,7 +99,7 @@ pub(crate) async fn a_thread_replaced_in_any_part_is_not_summarized_by_what_was_
 }
 
 /// Proves: RAVI-9
-pub(crate) async fn what_goes_after_the_summarized_part_leaves_the_summary(backend: &Backend) {
+pub(crate) async fn removals_after_the_summarized_part_keep_the_summary(backend: &Backend) {
     let (bench, context) = summarized(backend).await;
     let run: RunId = "r".parse().unwrap();
     bench.history.append(&bench.thread, ChatMessage::user("x").with_run(run.clone())).await.unwrap();
@@ -109,7 +109,7 @@ pub(crate) async fn what_goes_after_the_summarized_part_leaves_the_summary(backe
 }
 
 /// Proves: ATH-5
-pub(crate) async fn a_session_whose_thread_was_cleared_begins_anew(backend: &Backend) {
+pub(crate) async fn a_session_with_a_cleared_thread_starts_again(backend: &Backend) {
     let room = backend.room().await;
     let model = Model::new(&[Reply::Text("They counted."), Reply::Text("They spelled.")]);
     let words = Arc::new(crate::everywhere::session_support::Words::default());

@@ -129,7 +129,7 @@ pub(crate) async fn a_summarizer_that_went_away_costs_nothing_but_time(backend: 
 }
 
 /// Proves: RAVI-9
-pub(crate) async fn a_summary_that_fails_leaves_the_window_whole(backend: &Backend) {
+pub(crate) async fn a_summary_that_fails_leaves_the_window_complete(backend: &Backend) {
     let cut_off =
         || ChatMessage::assistant("m0").with_metadata(Metadata::new().with("finish_reason", "length"));
     let called = || ChatMessage::assistant("m0").with_tool_call(ToolCall::new("1", "t", "{}"));
@@ -199,7 +199,7 @@ pub(crate) async fn a_long_conversation_is_taken_in_by_parts_and_each_part_that_
 }
 
 /// Proves: ALQ-3, ALQ-4, ALQ-8
-pub(crate) async fn profiles_deserialize_as_they_stand(_: &Backend) {
+pub(crate) async fn profiles_deserialize_unchanged(_: &Backend) {
     let json = r#"{ "long_term_memory_id": "summarizer", "interaction_threshold_qty": 20,
         "interaction_threshold_tokens": 20000, "cod_max_loops": 5, "interaction_keep": 3,
         "instructions": "Focus on action items and decisions made.",
@@ -259,7 +259,7 @@ impl CompactionStrategy for LastTwo {
 }
 
 /// Proves: ALQ-6
-pub(crate) async fn long_term_memory_comes_first_and_its_summary_stays_before_what_short_term_memory_keeps(
+pub(crate) async fn long_term_memory_runs_first_and_its_summary_precedes_the_remaining_messages(
     backend: &Backend,
 ) {
     let (bench, model) = (Bench::new(backend).await, ScriptedModel::marks());

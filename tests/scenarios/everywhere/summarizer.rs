@@ -61,7 +61,7 @@ pub(crate) async fn the_summarizer_waits_for_its_threshold_and_makes_its_summary
 }
 
 /// Proves: ALQ-4
-pub(crate) async fn a_pass_that_fails_ends_the_passes_and_a_question_without_answer_stays(backend: &Backend) {
+pub(crate) async fn a_failed_pass_ends_the_passes_and_an_open_question_stays(backend: &Backend) {
     let bench = Bench::new(backend).await;
     bench.turns(0..3).await;
     bench.history.append(&bench.thread, ChatMessage::user("m6 what now")).await.unwrap();

@@ -83,7 +83,7 @@ pub(crate) async fn undeclared_conditions_are_not_implemented(under_test: &TestS
     }
 }
 
-pub(crate) async fn an_upload_without_its_end_leaves_nothing(under_test: &TestStore) {
+pub(crate) async fn an_incomplete_upload_leaves_nothing(under_test: &TestStore) {
     let location = Path::from("upload");
     let part = PutPayload::from(vec![7; PART]);
     let mut dropped = under_test.store.put_multipart(&location).await.unwrap();

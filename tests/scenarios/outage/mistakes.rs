@@ -83,7 +83,7 @@ pub(crate) async fn a_server_of_another_kind() {
     }
 }
 
-pub(crate) async fn a_bucket_that_is_not_there(name: &'static str) {
+pub(crate) async fn a_missing_bucket(name: &'static str) {
     let url = variable(name);
     let (location, query) = url.split_once('?').unwrap();
     let (keys, _) = location.split_once('@').unwrap();
@@ -183,7 +183,7 @@ pub(crate) async fn a_user_of_redis_who_may_only_read() {
         redis::cmd("ACL").arg("SETUSER").arg(&user).arg(&rules[..]).query_async(&mut plain).await.unwrap();
     let error = refused(&format!("redis://{user}:{CANARY}@{}/0", host(&url))).await;
     let () = redis::cmd("ACL").arg("DELUSER").arg(&user).query_async(&mut plain).await.unwrap();
-    says(&error, ErrorKind::PermissionDenied, &["give it", "~larder:*", "+info"]);
+    says(&error, ErrorKind::PermissionDenied, &["grant `", "~larder:*", "+info"]);
 }
 
 /// An object of the wrong kind at the path of a database or a folder.
@@ -202,8 +202,8 @@ pub(crate) async fn files_that_are_something_else() {
         (format!("sqlite:{}", path("text")), ErrorKind::Corrupt, ["not an SQLite database", "name another"]),
         (format!("sqlite:{other}"), ErrorKind::InvalidInput, ["another program", "name another"]),
         (format!("sqlite:{newer}"), ErrorKind::Unsupported, ["newer version", "open it with"]),
-        (format!("sqlite:{}", path("text/x")), ErrorKind::InvalidInput, ["folder", "make it first"]),
-        (format!("file:{}", path("text")), ErrorKind::Corrupt, ["stands in its place", "another folder"]),
+        (format!("sqlite:{}", path("text/x")), ErrorKind::InvalidInput, ["folder", "create it first"]),
+        (format!("file:{}", path("text")), ErrorKind::Corrupt, ["is something else", "another folder"]),
     ] {
         is_refused(&url, kind, &parts).await;
     }
@@ -266,7 +266,7 @@ pub(crate) async fn logins_that_age_refuses() {
     let nobody = format!("age://nobody:{CANARY}@{at}/larder");
     let wrong = format!("age://larder:{CANARY}@{at}/larder");
     for url in [nobody, wrong] {
-        is_refused(&url, ErrorKind::PermissionDenied, &["user or password", "check the URL"]).await;
+        is_refused(&url, ErrorKind::PermissionDenied, &["user or the password", "check the URL"]).await;
     }
     let absent = format!("{}/absent", url.rsplit_once('/').unwrap().0);
     is_refused(&absent, ErrorKind::NotFound, &["database of the URL", "`CREATE DATABASE`"]).await;
@@ -274,7 +274,7 @@ pub(crate) async fn logins_that_age_refuses() {
     let plain = postgres.replacen("postgres://", "age://", 1);
     is_refused(&plain, ErrorKind::Unsupported, &["Apache AGE", "install"]).await;
     let wrong = format!("age://larder:{CANARY}@{}/larder", host(&postgres));
-    is_refused(&wrong, ErrorKind::PermissionDenied, &["user or password", "check the URL"]).await;
+    is_refused(&wrong, ErrorKind::PermissionDenied, &["user or the password", "check the URL"]).await;
 }
 
 fn entity() -> Entity {
@@ -311,7 +311,7 @@ pub(crate) async fn rights_that_age_needs() {
     run(&mut admin, "GRANT SELECT ON ALL TABLES IN SCHEMA larder, ag_catalog TO reader").await;
     run(&mut admin, "SET ROLE reader").await;
     let error = graph.upsert_entities(vec![entity()]).await.unwrap_err();
-    says(&error, ErrorKind::PermissionDenied, &["grant it", "`USAGE`", "`CREATE`"]);
+    says(&error, ErrorKind::PermissionDenied, &["grant", "`USAGE`", "`CREATE`"]);
     run(&mut admin, "RESET ROLE").await;
     graph.upsert_entities(vec![entity()]).await.unwrap();
 

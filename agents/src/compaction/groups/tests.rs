@@ -37,7 +37,7 @@ fn parallel_calls_stay_with_results_spread_over_messages() {
 }
 
 #[test]
-fn calls_that_were_never_answered_leave_unless_they_run() {
+fn calls_without_a_result_are_dropped_unless_they_run() {
     assert_eq!(paired([call(&["a", "b"]), results(&["a"]), said("on")]), ["?a", "!a", "on"]);
     assert_eq!(paired([call(&["a", "b"]), results(&["a"])]), ["?a?b", "!a"]);
     assert_eq!(paired([call(&["a"]), call(&["b"])]), ["?b"]);
@@ -46,7 +46,7 @@ fn calls_that_were_never_answered_leave_unless_they_run() {
 }
 
 #[test]
-fn results_without_their_call_leave() {
+fn results_without_their_call_are_dropped() {
     assert_eq!(paired([results(&["a"]), call(&["a"])]), ["?a"]);
     assert_eq!(paired([results(&["a", "b"]), call(&["b"]), results(&["b", "z"])]), ["?b", "!b"]);
     let mut human = results(&["gone"]);
@@ -56,7 +56,7 @@ fn results_without_their_call_leave() {
 }
 
 #[test]
-fn an_id_that_comes_again_belongs_to_the_nearest_call() {
+fn a_repeated_id_belongs_to_the_nearest_call() {
     let messages = [call(&["a"]), results(&["a"]), call(&["a"]), results(&["a"]), results(&["a"])];
     let window = Window::injected(messages).messages;
     assert_eq!(shape(select(window.clone(), |place| place != 2, |_| true)), ["?a", "!a"]);
@@ -69,7 +69,7 @@ fn an_id_that_comes_again_belongs_to_the_nearest_call() {
 }
 
 #[test]
-fn a_model_that_runs_its_own_tools_answers_in_the_same_message() {
+fn a_model_that_runs_its_own_tools_responds_in_the_same_message() {
     let mut both = call(&["a"]);
     both.tool_results = vec![ToolResult::new("a", "done")];
     assert_eq!(paired([both, said("so")]), ["?a!a", "so"]);
@@ -97,7 +97,7 @@ fn an_interaction_begins_with_a_human_turn() {
 }
 
 #[test]
-fn the_summary_at_the_front_is_told_apart() {
+fn the_summary_at_the_front_is_recognized() {
     let mut messages = Window::injected([said("a"), said("b"), said("c")]).messages;
     assert_eq!(summary_head(&messages), 0);
     messages.insert(0, WindowMessage::summary(Seq::new(1), said("sum")));

@@ -49,7 +49,11 @@ fn text(random: &mut Random) -> String {
 /// Returns an id: sometimes a reused one, sometimes a new one.
 fn id(random: &mut Random, fresh: &mut u32) -> String {
     *fresh += 1;
-    if random.one_in(4) { ["a", "b"][random.below(2)].to_owned() } else { format!("id-{fresh}") }
+    if random.one_in(4) {
+        ["a", "b", "a-2", "", "b:0"][random.below(5)].to_owned()
+    } else {
+        format!("id-{fresh}")
+    }
 }
 
 fn call(random: &mut Random, open: &mut Vec<String>, fresh: &mut u32) -> ChatMessage {
@@ -72,7 +76,8 @@ fn results(random: &mut Random, open: &mut Vec<String>) -> Vec<ToolResult> {
                 let place = random.below(waiting);
                 if random.one_in(10) { open[place].clone() } else { open.swap_remove(place) }
             }
-            _ => ["a", "nobody's"][random.below(2)].to_owned(),
+            // A call that has a result, that comes later, or that is none.
+            _ => ["a", "b", "", "id-3", "id-5", "nobody's"][random.below(6)].to_owned(),
         };
         let content = text(random);
         let is_error = random.one_in(5);

@@ -150,7 +150,7 @@ impl LimitedWindow {
             return Err(Error::invalid(
                 OPERATION,
                 "read",
-                "a memory that is not read has no filter or read_last",
+                "has a filter or `read_last`, but the memory is not read; remove them",
             ));
         }
         self.filter.check(OPERATION)

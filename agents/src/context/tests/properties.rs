@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use larder_kernel::{CompactionStrategy, WindowMessage};
 
 use super::*;
-use crate::compaction::{SelectiveToolCall, pair_tool_calls};
+use crate::compaction::properties::valid_for_providers;
+use crate::compaction::{SelectiveToolCall, close_tool_calls};
 use crate::tokens::EstimatedTokenCounter;
 
 /// A generator whose state is its seed: SplitMix64.
@@ -120,7 +121,8 @@ fn case(seed: u64) {
         seen.insert(0, crate::compaction::summary_message(&summary(up_to)));
     }
     let whole = Window { thread: None, messages: seen };
-    let expected = pair_tool_calls(pipeline.compact(whole).now_or_never().unwrap().unwrap().messages);
+    let expected = close_tool_calls(pipeline.compact(whole).now_or_never().unwrap().unwrap().messages);
+    valid_for_providers(&expected).unwrap();
 
     history.take_writes();
     let filter = memory.filter().clone();
@@ -149,7 +151,7 @@ fn case(seed: u64) {
 
 /// Proves: RAVI-4, RAVI-5, AKKA-2, AKKA-4, PK-4
 #[test]
-fn a_window_is_what_the_whole_thread_would_give_and_changes_nothing() {
+fn a_window_equals_that_of_the_whole_thread_and_changes_nothing() {
     let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = variable("LARDER_PROPERTY_SEED") {
         return case(seed);

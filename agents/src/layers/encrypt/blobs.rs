@@ -68,7 +68,7 @@ impl Sealing {
         self.ring.resume(PUT, &self.header)?.seal(PUT, &self.place, self.number, last, &mut piece)?;
         into.extend_from_slice(&piece);
         self.number = self.number.checked_add(1).ok_or_else(|| {
-            Error::new(ErrorKind::ResourceExhausted, PUT, "the blob has more pieces than can be sealed")
+            Error::new(ErrorKind::ResourceExhausted, PUT, "the blob is too large to encrypt; split it")
         })?;
         Ok(())
     }
@@ -256,7 +256,7 @@ impl BlobStore for Sealed<dyn BlobStore> {
                 return Ok(read);
             }
         }
-        let message = "the blob changes faster than it can be read";
+        let message = "the blob changed during every attempt to read it; try again later";
         Err(Error::new(ErrorKind::Unavailable, GET, message).with_outcome(Outcome::NotApplied))
     }
 
@@ -295,7 +295,11 @@ impl BlobStore for Sealed<dyn BlobStore> {
                 return Ok(copied);
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, COPY, "the source changes faster than it can be copied"))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            COPY,
+            "the source changed during every attempt to copy it; try again later",
+        ))
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {

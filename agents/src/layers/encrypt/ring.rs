@@ -115,7 +115,7 @@ fn keyed(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
 fn random(operation: &'static str) -> Result<[u8; NONCE_BYTES]> {
     let mut bytes = [0; NONCE_BYTES];
     getrandom::fill(&mut bytes).map_err(|_| {
-        Error::new(ErrorKind::Unavailable, operation, "the system gives no random bytes")
+        Error::new(ErrorKind::Unavailable, operation, "the operating system returned no random bytes")
             .with_outcome(Outcome::NotApplied)
     })?;
     Ok(bytes)
@@ -184,7 +184,7 @@ impl KeyRing {
 
     fn sealing(&self, number: usize, operation: &'static str) -> Result<&RingKey> {
         self.keys.get(number).ok_or_else(|| {
-            Error::new(ErrorKind::Unexpected, operation, "the ring has no such key")
+            Error::new(ErrorKind::Unexpected, operation, "the key ring has no key with this id; add the key")
                 .with_outcome(Outcome::NotApplied)
         })
     }
@@ -195,7 +195,11 @@ impl KeyRing {
             return Err(corrupt(operation));
         };
         self.keys.iter().find(|key| key.id == id).ok_or_else(|| {
-            Error::new(ErrorKind::PermissionDenied, operation, "no key of the ring opens what is stored")
+            Error::new(
+                ErrorKind::PermissionDenied,
+                operation,
+                "no key of the ring decrypts the stored data; add the key that encrypted it",
+            )
         })
     }
 
@@ -218,8 +222,7 @@ impl KeyRing {
         };
         let whole = body.len() + SEAL_BYTES - 1;
         if whole > room {
-            let message =
-                "encrypted, and compressed as far as it goes, it is larger than the store behind takes";
+            let message = "is too large for the store after compression and encryption; shorten or split it";
             return Err(Error::new(ErrorKind::ResourceExhausted, operation, message)
                 .with_limit(size(whole), size(room)));
         }
@@ -314,12 +317,12 @@ impl Pieces<'_> {
 }
 
 pub(super) fn corrupt(operation: &'static str) -> Error {
-    let message = "what is stored was not sealed here: it is damaged, was moved, or was never encrypted";
+    let message = "the stored data does not decrypt here: it is damaged, was moved, or was never encrypted";
     Error::new(ErrorKind::Corrupt, operation, message)
 }
 
 fn too_long(operation: &'static str) -> Error {
-    Error::new(ErrorKind::ResourceExhausted, operation, "longer than the cipher takes")
+    Error::new(ErrorKind::ResourceExhausted, operation, "is longer than the cipher accepts; split it")
 }
 
 #[cfg(test)]
@@ -329,7 +332,7 @@ mod tests {
     const OPERATION: &str = "test.ring";
 
     #[test]
-    fn it_opens_only_with_its_key_at_its_place_and_unchanged() {
+    fn sealed_data_opens_only_with_its_key_at_its_location_and_unchanged() {
         let (old, new) = (EncryptionKey::new([1; 32]), EncryptionKey::new([2; 32]));
         let (before, after) = (KeyRing::new(&old), KeyRing::new(&new).with_older(&old));
         let place = Place::new("kv", "n").at("b").at("k");
@@ -350,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn sealing_alike_is_only_where_asked_and_only_for_the_same() {
+    fn deterministic_encryption_is_opt_in_and_only_for_equal_input() {
         let ring = KeyRing::new(&EncryptionKey::generate().unwrap());
         let place = Place::new("history", "n");
         let seal = |text: &[u8], nonce| ring.seal(OPERATION, 0, &place, text, nonce, 1_000).unwrap();
@@ -364,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_compressed_or_refused() {
+    fn a_record_that_does_not_fit_is_compressed_or_refused() {
         let ring = KeyRing::new(&EncryptionKey::generate().unwrap());
         let place = Place::new("kv", "n");
         let long = vec![b'x'; 1_000];

@@ -37,7 +37,7 @@ impl KeyRing {
 /// Returns the value as JSON.
 pub(super) fn written<T: Serialize>(operation: &'static str, value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|_| {
-        Error::new(ErrorKind::Unexpected, operation, "a value has no JSON form")
+        Error::new(ErrorKind::Unexpected, operation, "the value cannot be written as JSON")
             .with_outcome(Outcome::NotApplied)
     })
 }

@@ -10,7 +10,7 @@ use larder_kernel::{
     KeyValueStoreExt, Metadata, PutMode, RunId, ToolCall, VectorStore,
 };
 
-use super::super::{EncryptionKey, EncryptionLayer, KeyRing, Layer};
+use super::super::{EncryptionKey, EncryptionLayer, KeyRing, Layer, is_sealed};
 use super::{place, thread, value};
 use crate::storage::{
     InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore,
@@ -35,6 +35,26 @@ fn chance(count: usize, first: u8, span: u64) -> String {
         char::from(first + u8::try_from(state % span).unwrap())
     };
     (0..count).map(|_| next()).collect()
+}
+
+/// Stores that compress leave encrypted messages as they are, because they are padded.
+#[tokio::test]
+async fn every_encrypted_message_is_recognized_and_plain_ones_are_not() {
+    let behind = Arc::new(InMemoryHistoryProvider::new());
+    let store = layer(1).history(Arc::clone(&behind) as Arc<dyn HistoryProvider>);
+    let author = |name: &str| ChatMessage::user("text").with_author(AgentId::new(name).unwrap(), None);
+    let long = "A".repeat(80);
+    let mut messages =
+        vec![ChatMessage::user(""), author("planner"), author(&"a".repeat(512)), author(&long)];
+    for length in [1, 10, 100, 300, 500, 700, 900, 1_500, 9_000, 1_000_000] {
+        messages.push(ChatMessage::user("a".repeat(length)));
+        messages.push(ChatMessage::user(chance(length, b' ', 95)));
+    }
+    assert!(!messages.iter().any(is_sealed));
+    store.append_many(&thread(), messages.clone(), AppendOptions::default()).await.unwrap();
+    let stored = behind.all_messages(&thread()).await.unwrap();
+    assert_eq!(stored.len(), messages.len());
+    assert!(stored.iter().all(|stored| is_sealed(&stored.message)));
 }
 
 #[tokio::test]
@@ -88,7 +108,7 @@ async fn an_append_repeated_after_a_rotation_finds_the_first() {
 }
 
 #[tokio::test]
-async fn what_is_moved_to_another_place_is_corrupt() {
+async fn moved_data_is_corrupt() {
     let (bucket, name) = place();
     let behind = Arc::new(InMemoryKeyValueStore::new());
     let store = layer(1).key_value(Arc::clone(&behind) as Arc<dyn KeyValueStore>);
@@ -129,7 +149,7 @@ async fn what_is_moved_to_another_place_is_corrupt() {
 }
 
 #[tokio::test]
-async fn a_blob_opens_whole_and_in_parts_and_never_altered() {
+async fn a_blob_opens_completely_and_by_range_and_never_altered() {
     let behind = Arc::new(InMemoryBlobStore::new());
     let store = layer(1).blobs(Arc::clone(&behind) as Arc<dyn BlobStore>);
     let (name, other) = (BlobKey::new("a").unwrap(), BlobKey::new("b").unwrap());

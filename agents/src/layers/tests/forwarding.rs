@@ -43,7 +43,7 @@ fn sources(contract: Contract) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn every_method_of_every_contract_stands_in_every_implementation() {
+fn every_implementation_has_every_method_of_every_contract() {
     for &contract in Contract::ALL {
         for (file, source) in sources(contract) {
             for method in methods(contract) {
@@ -147,7 +147,7 @@ fn keeps_its_word(graph: &dyn GraphStore) -> bool {
 }
 
 #[tokio::test]
-async fn cypher_is_there_behind_every_layer_that_does_not_hide_it() {
+async fn cypher_works_through_every_layer_that_does_not_hide_it() {
     let speaking = || Arc::new(Speaking(InMemoryGraphStore::new()));
     let namespace = speaking().namespace().clone();
     let tenant = Tenant::new("t").unwrap().enter(&namespace).unwrap();
@@ -201,7 +201,7 @@ fn a_layer_that_forgets_a_method_is_caught() {
 }
 
 #[tokio::test]
-async fn a_tenants_layer_refuses_a_store_of_another_namespace() {
+async fn a_tenant_layer_refuses_a_store_of_another_namespace() {
     let layer = Tenant::new("acme").unwrap().enter(&Namespace::new("prod").unwrap()).unwrap();
     let foreign = layer.blobs(Arc::new(InMemoryBlobStore::new()));
     let key = BlobKey::new("k").unwrap();

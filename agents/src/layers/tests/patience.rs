@@ -34,7 +34,7 @@ async fn a_late_read_did_nothing_and_a_late_write_may_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_moves_is_waited_for_and_one_that_stands_still_is_not() {
+async fn a_moving_body_is_awaited_and_a_stalled_body_is_not() {
     let key = BlobKey::new("k").unwrap();
     let store = blobs(&Scripted::default(), &TimeoutLayer::new(SECOND));
     let pieces = |pause: Duration| {

@@ -19,7 +19,7 @@ fn quick() -> RetryLayer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_did_not_happen_is_sent_again_and_what_may_have_is_not() {
+async fn calls_that_did_not_happen_are_repeated_and_uncertain_ones_are_not() {
     let (bucket, key) = place();
     let scripted = Scripted::new([REFUSED, REFUSED]);
     let store = key_value(&scripted, &quick());

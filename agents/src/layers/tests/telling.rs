@@ -102,7 +102,7 @@ async fn a_span_names_the_operation_and_shows_no_data() {
 }
 
 #[test]
-fn metrics_count_time_errors_bytes_and_calls_under_way() {
+fn metrics_count_time_errors_bytes_and_running_calls() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -209,18 +209,18 @@ impl OpenAiConfig {
         // The parser's error may quote the address, so it is dropped.
         let mut url = Url::parse(&self.base_url).map_err(|_| refuse("not a URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(refuse("holds credentials; set `api_key` instead"));
+            return Err(refuse("contains credentials; set `api_key` instead"));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(refuse("has a query or a fragment"));
+            return Err(refuse("has a query or a fragment; remove it"));
         }
         match url.scheme() {
             "https" => {}
             "http" if self.allow_plain_http || is_loopback(&url) => {}
             "http" => {
-                return Err(refuse("`http` to another machine; use `https` or set `allow_plain_http`"));
+                return Err(refuse("uses `http` to another machine; use `https` or set `allow_plain_http`"));
             }
-            _ => return Err(refuse("neither `https` nor `http`")),
+            _ => return Err(refuse("begins with neither `https://` nor `http://`; add one of them")),
         }
         let joined = format!("{}/{path}", url.path().trim_end_matches('/'));
         url.set_path(&joined);
@@ -231,8 +231,13 @@ impl OpenAiConfig {
     pub(super) fn bearer(&self) -> Result<Option<HeaderValue>> {
         let Some(api_key) = &self.api_key else { return Ok(None) };
         check::at_least(OPERATION, "api_key", api_key.len(), 1)?;
-        let mut header = HeaderValue::from_str(&format!("Bearer {api_key}"))
-            .map_err(|_| Error::invalid(OPERATION, "api_key", "holds what a header cannot carry"))?;
+        let mut header = HeaderValue::from_str(&format!("Bearer {api_key}")).map_err(|_| {
+            Error::invalid(
+                OPERATION,
+                "api_key",
+                "contains characters that an HTTP header cannot carry; remove them",
+            )
+        })?;
         header.set_sensitive(true);
         Ok(Some(header))
     }

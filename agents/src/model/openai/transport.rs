@@ -76,14 +76,19 @@ impl Transport {
         operation: &'static str,
         request: &impl Serialize,
     ) -> Result<T> {
-        let body = serde_json::to_vec(request)
-            .map_err(|_| Error::new(ErrorKind::Unexpected, operation, "the request is not JSON"))?;
+        let body = serde_json::to_vec(request).map_err(|_| {
+            Error::new(ErrorKind::Unexpected, operation, "the request cannot be written as JSON")
+        })?;
         let mut attempt = 1;
         loop {
             let failed = match self.attempt(operation, body.clone()).await {
                 Ok(answer) => {
                     return serde_json::from_slice(&answer).map_err(|_| {
-                        failure(ErrorKind::Unexpected, operation, "the answer is not what was asked for")
+                        failure(
+                            ErrorKind::Unexpected,
+                            operation,
+                            "the response has an unexpected form; check the URL and the model",
+                        )
                     });
                 }
                 Err(failed) => failed,
@@ -136,7 +141,7 @@ impl Transport {
                 let error = failure(
                     ErrorKind::ResourceExhausted,
                     operation,
-                    "the answer is over `response_bytes_max`",
+                    "the response exceeds `response_bytes_max`; raise it or request less",
                 )
                 .with_context("limit", check::size(self.response_bytes_max));
                 return Err(Failed { error, again: Again::No });
@@ -157,26 +162,41 @@ fn broken(operation: &'static str, error: &reqwest::Error) -> Failed {
     if error.is_timeout() {
         // After a timeout, only the caller may decide to spend the time again.
         let again = if error.is_connect() { Again::Backoff } else { Again::No };
-        return Failed { error: failure(ErrorKind::Timeout, operation, "no answer in time"), again };
+        return Failed {
+            error: failure(
+                ErrorKind::Timeout,
+                operation,
+                "the server did not respond in time; check the server or raise the time limit",
+            ),
+            again,
+        };
     }
-    let message =
-        if error.is_connect() { "the server cannot be reached" } else { "the connection broke off" };
+    let message = if error.is_connect() {
+        "the server cannot be reached"
+    } else {
+        "the connection was lost; try again"
+    };
     Failed { error: failure(ErrorKind::Unavailable, operation, message), again: Again::Backoff }
 }
 
 fn refused(operation: &'static str, status: StatusCode, headers: &HeaderMap) -> Failed {
     let (kind, message) = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            (ErrorKind::PermissionDenied, "the server refused the key")
+            (ErrorKind::PermissionDenied, "the server refused the API key; check `api_key`")
         }
-        StatusCode::NOT_FOUND => (ErrorKind::NotFound, "the server has no such model or endpoint"),
-        StatusCode::TOO_MANY_REQUESTS => (ErrorKind::ResourceExhausted, "the server's rate limit is used up"),
+        StatusCode::NOT_FOUND => (
+            ErrorKind::NotFound,
+            "the server does not have this model or endpoint; check the URL and the model's name",
+        ),
+        StatusCode::TOO_MANY_REQUESTS => {
+            (ErrorKind::ResourceExhausted, "the server's rate limit is exceeded; try again later")
+        }
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => {
-            (ErrorKind::Timeout, "the server gave up waiting")
+            (ErrorKind::Timeout, "the server timed out; try again later")
         }
         _ if status.is_server_error() => (ErrorKind::Unavailable, "the server failed"),
         _ if status.is_client_error() => (ErrorKind::InvalidInput, "the server refused the request"),
-        _ => (ErrorKind::Unexpected, "the server answered with a status that has no meaning here"),
+        _ => (ErrorKind::Unexpected, "the server returned an unexpected HTTP status; check the URL"),
     };
     let passing = matches!(kind, ErrorKind::ResourceExhausted | ErrorKind::Timeout | ErrorKind::Unavailable);
     let again = match retry_after(headers) {

@@ -133,8 +133,11 @@ impl ChatResponse {
     /// Returns the first answer as a message, checked against the limits of a stored one.
     pub(super) fn into_completion(self) -> Result<Completion> {
         let unexpected = |message| failure(ErrorKind::Unexpected, GENERATE, message);
-        let choice =
-            self.choices.into_iter().next().ok_or_else(|| unexpected("the server gave no answer"))?;
+        let choice = self
+            .choices
+            .into_iter()
+            .next()
+            .ok_or_else(|| unexpected("the server's response contains no message"))?;
         let finish = FinishReason::parse(choice.finish_reason.as_deref());
         let refused = choice.message.refusal.is_some_and(|refusal| !refusal.is_empty());
         if refused || finish == FinishReason::Refused {
@@ -153,7 +156,9 @@ impl ChatResponse {
         if finish == FinishReason::Length {
             message.metadata = Metadata::new().with(FINISH_REASON, "length");
         }
-        message.check(GENERATE).map_err(|_| unexpected("the answer is over the limits of a message"))?;
+        message.check(GENERATE).map_err(|_| {
+            unexpected("the response exceeds the limits of a message; request a shorter response")
+        })?;
         let usage = self.usage.map_or_else(Usage::default, |usage| Usage {
             input_tokens: usage.prompt_tokens,
             output_tokens: usage.completion_tokens,

@@ -30,7 +30,7 @@ impl MemoryDocument {
         let value: Value = parse_config(json)?;
         if !value.is_object() {
             // Without this check, a list would be read as the fields in order.
-            return Err(Error::invalid(OPERATION, "config", "not an object with fields by name"));
+            return Err(Error::invalid(OPERATION, "config", "is not an object; write fields by name"));
         }
         let has = |field: &str| value.get(field).is_some();
         Ok(if has("pipeline") {

@@ -66,7 +66,7 @@ fn texts(inference: &Inference) -> Vec<&str> {
 
 /// Proves: ALQ-4, ALQ-6, ALQ-8
 #[tokio::test]
-async fn a_printed_document_runs_whole() {
+async fn a_printed_document_runs_completely() {
     let world = World::new();
     let sessions = sessions(&world).configured(PRINTED).unwrap();
     let id = filled(&world, &sessions, 20).await;
@@ -188,7 +188,7 @@ async fn a_document_sets_the_memory_of_agents() {
 
 /// Proves: ALQ-3, ALQ-8
 #[test]
-fn settings_are_read_alike_wherever_they_stand() {
+fn settings_are_read_equally_at_every_location() {
     for settings in [
         r#"{"long_term_memory_id": "summarizer", "interaction_keep": 21}"#,
         r#"{"long_term_memory_id": "summarizer", "interaction_threshold_qty": 0, "interaction_keep": 3}"#,
@@ -217,7 +217,7 @@ fn settings_are_read_alike_wherever_they_stand() {
 
 /// Proves: ALQ-9
 #[tokio::test]
-async fn stored_summaries_that_fit_what_is_asked_are_in_the_window() {
+async fn stored_summaries_that_match_the_question_are_in_the_window() {
     let world = World::new();
     let vectors = Arc::new(InMemoryVectorStore::new().with_embedder(Arc::new(Cities)));
     let document = r#"{"long_term_memory_strategy": [{"long_term_memory_id": "summarizer",
@@ -283,7 +283,9 @@ async fn each_trigger_fires_past_its_threshold() {
                 let off =
                     off.split(", ").filter(|other| !other.contains(field)).collect::<Vec<_>>().join(", ");
                 let document = format!(
-                    r#"{{"long_term_memory_strategy": [{{"long_term_memory_id": "{id}", {off}, {settings}}}]}}"#
+                    r#"{{"long_term_memory_strategy": [
+                        {{"long_term_memory_id": "{id}", {off}, {settings}}}
+                    ]}}"#
                 );
                 let sessions = sessions(&world).configured(&document).unwrap();
                 let session = filled(&world, &sessions, 4).await;

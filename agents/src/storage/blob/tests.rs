@@ -15,7 +15,7 @@ fn pieces(pieces: impl IntoIterator<Item = Bytes>) -> BlobBody {
 }
 
 #[tokio::test]
-async fn streams_read_back_whole_and_by_range_across_pieces() {
+async fn streams_read_back_completely_and_by_range_across_chunks() {
     let store = InMemoryBlobStore::new();
     let bytes: Vec<u8> = (0..700_001_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let parts = [0..1, 1..1, 1..300_000, 300_000..700_001].map(|range| Bytes::copy_from_slice(&bytes[range]));
@@ -114,7 +114,7 @@ async fn listings_page_by_key_under_writes_and_prefixes_are_bytes() {
 }
 
 #[tokio::test]
-async fn readers_keep_what_they_began_and_copies_stand_alone() {
+async fn readers_keep_their_version_and_copies_are_independent() {
     let store = InMemoryBlobStore::new();
     store.put_bytes(&key("k"), Bytes::from_static(b"old")).await.unwrap();
     let read = store.get(&key("k"), BlobGetOptions::default()).await.unwrap();

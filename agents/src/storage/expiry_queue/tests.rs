@@ -26,7 +26,7 @@ async fn fill(history: &InMemoryHistoryProvider, session: u32, ttl: Ttl) -> lard
 
 /// Regression test: a backend full of expired data once rejected all further writes.
 #[tokio::test]
-async fn what_has_expired_makes_room_for_what_is_written() {
+async fn expired_data_makes_room_for_writes() {
     let backend = MemoryBackend::with_bytes_max(1_000_000);
     let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let hour = Ttl::sliding(Duration::from_secs(3_600));
@@ -48,7 +48,7 @@ async fn what_has_expired_makes_room_for_what_is_written() {
 }
 
 #[tokio::test]
-async fn a_thread_that_nobody_names_again_leaves_with_other_writes() {
+async fn an_unused_expired_thread_is_removed_by_other_writes() {
     let backend = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     for session in 0..100 {
@@ -83,7 +83,7 @@ async fn a_record_is_expected_once() {
 }
 
 #[tokio::test]
-async fn the_value_of_an_expired_put_goes_a_minute_later_and_a_watcher_learns_that_its_key_is_gone() {
+async fn an_expired_value_is_removed_after_a_minute_and_watchers_receive_a_deletion() {
     let backend = MemoryBackend::new();
     let values = InMemoryKeyValueStore::open(&backend, default_namespace());
     let bucket = BucketName::new("bucket").unwrap();

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_grow_beside_each_other_and_use_rooms_again() {
+    fn lists_grow_concurrently_and_reuse_slots() {
         let mut adjacency = Adjacency::default();
         for other in 0..100 {
             for list in 0..20 {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_go_one_at_a_time_or_all_at_once() {
+    fn entries_are_removed_one_at_a_time_or_together() {
         let mut adjacency = Adjacency::default();
         [1, 2, 1, 3, 1].into_iter().for_each(|other| adjacency.add(node(0), node(other)));
         adjacency.remove_one(node(0), node(1));

@@ -70,8 +70,12 @@ fn full(operation: &'static str, held: usize, added: u64) -> Result<()> {
     if size(held).saturating_add(added) <= size(ITEMS_MAX) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::ResourceExhausted, operation, "the graph has no numbers left")
-        .with_limit(size(held).saturating_add(added), size(ITEMS_MAX)))
+    Err(Error::new(
+        ErrorKind::ResourceExhausted,
+        operation,
+        "the graph has used all of its internal numbers; copy it to a new namespace",
+    )
+    .with_limit(size(held).saturating_add(added), size(ITEMS_MAX)))
 }
 
 impl Graph {
@@ -196,7 +200,8 @@ impl Graph {
 
     fn end(&self, operation: &'static str, field: &'static str, id: &EntityId) -> Result<NodeIndex> {
         self.entities.get(id).copied().ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, operation, "no entity has this id").with_field(field)
+            Error::new(ErrorKind::NotFound, operation, "the entity does not exist; check the id")
+                .with_field(field)
         })
     }
 

@@ -76,7 +76,7 @@ async fn walks_respect_direction_depth_types_and_limit() {
 }
 
 #[tokio::test]
-async fn a_walk_of_any_length_finds_what_stands_though_the_graph_grows_between_walks() {
+async fn a_traversal_finds_the_current_graph_while_it_grows() {
     let store = InMemoryGraphStore::new();
     let name = |number: usize| format!("{number:05}");
     store.upsert_entities(vec![node("hub")]).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_relationship_between_two_entities_of_the_last_ring_is_not_taken() {
 }
 
 #[tokio::test]
-async fn batches_are_whole_replacements_move_ends_and_deletions_detach() {
+async fn batches_are_atomic_replacements_move_ends_and_deletions_detach() {
     let backend = MemoryBackend::new();
     let store = InMemoryGraphStore::open(&backend, Namespace::new("n").unwrap());
     store.upsert_entities(["a", "b", "c"].map(node).to_vec()).await.unwrap();
@@ -165,7 +165,7 @@ async fn finding_by_type_follows_a_changed_type_and_pages_in_order() {
 }
 
 #[tokio::test]
-async fn a_hub_is_written_again_and_deleted_in_time_that_grows_with_its_relationships() {
+async fn the_cost_of_writing_a_hub_grows_with_its_relationships() {
     const RELATIONSHIPS: usize = 20_000;
     let store = InMemoryGraphStore::new();
     store.upsert_entities(vec![node("hub"), node("rim")]).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_relationship_that_moves_or_changes_its_type_is_found_only_as_it_is_no
 }
 
 #[tokio::test]
-async fn a_walk_costs_the_relationships_that_it_visits_and_no_others() {
+async fn the_cost_of_a_traversal_grows_with_the_relationships_visited() {
     let store = InMemoryGraphStore::new();
     let ids: Vec<String> = (0..2_000).map(|number| format!("{number:04}")).collect();
     store.upsert_entities(ids[..1_000].iter().map(|id| node(id)).collect()).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_walk_costs_the_relationships_that_it_visits_and_no_others() {
 }
 
 #[tokio::test]
-async fn what_walks_read_follows_every_change_of_the_graph() {
+async fn traversals_follow_every_change_of_the_graph() {
     let store = InMemoryGraphStore::new();
     let names: Vec<String> = (0..12).map(|number| format!("{number:02}")).collect();
     let mut number: u64 = 7;
@@ -268,7 +268,7 @@ async fn what_walks_read_follows_every_change_of_the_graph() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_long_walk_or_change_holds_up_no_other_task() {
+async fn a_long_traversal_or_change_blocks_no_other_task() {
     let store = sample().await;
     for reading in [true, false] {
         let ((begun, begins), (told, tells)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());

@@ -96,7 +96,7 @@ impl ThreadState {
             Some(_) => Err(Error::new(
                 ErrorKind::Conflict,
                 "history.append_many",
-                "the idempotency key was used for other messages",
+                "the idempotency key was used for different messages; use a new key",
             )),
         }
     }
@@ -221,13 +221,17 @@ impl ThreadState {
         const OPERATION: &str = "history.replace";
         let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
         if seen > self.last {
-            return Err(Error::new(ErrorKind::Conflict, OPERATION, "the thread does not reach that far"));
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                OPERATION,
+                "`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again",
+            ));
         }
         if self.removed_last > seen {
             return Err(Error::new(
                 ErrorKind::Conflict,
                 OPERATION,
-                "the thread lost messages since it was read",
+                "messages were removed from the thread after `seen`; read the thread again",
             ));
         }
         let going = self.index_after(up_to);

@@ -24,7 +24,7 @@ async fn events(history: &InMemoryHistoryProvider, thread: &Thread, count: usize
 }
 
 #[tokio::test]
-async fn a_replacement_longer_than_what_goes_reaches_below_zero_and_keeps_what_came_later() {
+async fn a_longer_replacement_reaches_below_zero_and_keeps_later_messages() {
     let history = InMemoryHistoryProvider::new();
     let thread = thread("s");
     for text in ["a", "b", "c"] {
@@ -52,7 +52,7 @@ async fn a_replacement_longer_than_what_goes_reaches_below_zero_and_keeps_what_c
 }
 
 #[tokio::test]
-async fn an_expiry_is_a_clear_before_the_next_event_and_seq_goes_on() {
+async fn an_expiry_is_a_clear_before_the_next_event_and_seq_continues() {
     let backend = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let thread = thread("s");
@@ -104,7 +104,7 @@ async fn the_digest_of_a_long_message_is_not_made_on_the_runtime() {
 }
 
 #[tokio::test]
-async fn a_subscriber_meets_backlog_and_live_events_of_concurrent_writers_once_each() {
+async fn a_subscriber_receives_backlog_and_live_events_of_concurrent_writers_once_each() {
     let backend = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let thread = thread("s");
@@ -138,7 +138,7 @@ async fn threads_are_listed_by_agent_in_byte_order_across_pages() {
 }
 
 #[tokio::test]
-async fn a_fork_is_whole_stands_alone_and_never_lands_on_messages() {
+async fn a_fork_is_complete_independent_and_needs_an_empty_target() {
     let history = InMemoryHistoryProvider::new();
     let [source, target, unused] = ["source", "target", "unused"].map(thread);
     for text in ["a", "b", "c"] {
@@ -157,7 +157,7 @@ async fn a_fork_is_whole_stands_alone_and_never_lands_on_messages() {
 }
 
 #[tokio::test]
-async fn reading_messages_prolongs_a_sliding_life_and_asking_for_counts_does_not() {
+async fn reading_messages_extends_a_sliding_time_to_live_and_counts_do_not() {
     let history = InMemoryHistoryProvider::new();
     let [read, counted] = ["read", "counted"].map(thread);
     for thread in [&read, &counted] {
@@ -199,7 +199,7 @@ async fn a_refused_write_leaves_no_thread() {
 }
 
 #[tokio::test]
-async fn a_thread_without_events_goes_with_its_last_follower() {
+async fn a_thread_without_events_is_dropped_with_its_last_follower() {
     let backend = MemoryBackend::new();
     let history = InMemoryHistoryProvider::open(&backend, default_namespace());
     let (waited, written) = (thread("waited for"), thread("written"));

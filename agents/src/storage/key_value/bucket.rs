@@ -114,7 +114,11 @@ impl Bucket {
         let there = self.keys.get(key).copied();
         match (options.condition, there) {
             (KeyValueCondition::Absent, Some(_)) => {
-                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists"));
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    OPERATION,
+                    "the key already exists; read it or write without the condition",
+                ));
             }
             (KeyValueCondition::AtRevision(at), there) if there != Some(at.get()) => {
                 return Err(at_another_revision(OPERATION));
@@ -201,7 +205,7 @@ impl Bucket {
         Err(Error::new(
             ErrorKind::Conflict,
             "key_value.watch",
-            "changes since then were forgotten: watch from revision 0 anew",
+            "deletions after that revision are no longer recorded; watch from revision 0",
         ))
     }
 
@@ -312,7 +316,11 @@ impl Record for Bucket {
 }
 
 pub(super) fn at_another_revision(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is at another revision, or absent")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
 
 impl Change {

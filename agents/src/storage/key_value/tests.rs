@@ -15,7 +15,7 @@ fn key(text: &str) -> Key {
 }
 
 #[tokio::test]
-async fn a_watch_from_before_a_forgotten_deletion_is_refused_and_one_from_after_it_is_whole() {
+async fn a_watch_from_before_a_forgotten_deletion_is_refused_and_a_later_one_is_complete() {
     let store = InMemoryKeyValueStore::new();
     for number in 0..=BUCKET_TOMBSTONES_MAX {
         let key = key(&format!("k{number}"));
@@ -70,7 +70,7 @@ async fn an_expired_key_is_absent_for_every_condition_and_its_put_stays_a_change
 }
 
 #[tokio::test]
-async fn writes_that_are_bound_to_lose_hold_no_memory() {
+async fn writes_without_a_chance_hold_no_memory() {
     let backend = MemoryBackend::new();
     let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     let error = store.put_at(&bucket(), &key("a"), "1".into(), Revision::new(1)).await.unwrap_err();
@@ -78,7 +78,7 @@ async fn writes_that_are_bound_to_lose_hold_no_memory() {
 }
 
 #[tokio::test]
-async fn a_full_place_refuses_the_write_whole() {
+async fn a_full_backend_refuses_the_complete_write() {
     let backend = MemoryBackend::with_bytes_max(2_000);
     let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     store.set(&bucket(), &key("a"), "1".into()).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_prefix_lists_its_keys_in_byte_order_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_watch_from_0_is_not_refused_for_what_expires_before_it_looks() {
+async fn a_watch_from_0_is_not_refused_for_keys_that_expire_before_it_reads() {
     let store = InMemoryKeyValueStore::new();
     for number in 0..=BUCKET_TOMBSTONES_MAX {
         let options = KeyValuePutOptions::default().with_ttl(Duration::from_millis(1));
@@ -138,7 +138,7 @@ async fn a_refused_put_leaves_no_bucket_and_one_over_another_value_needs_the_dif
 }
 
 #[tokio::test]
-async fn a_bucket_without_revisions_goes_with_its_last_watcher() {
+async fn a_bucket_without_revisions_is_dropped_with_its_last_watcher() {
     let backend = MemoryBackend::new();
     let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     let waited = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();

@@ -88,7 +88,11 @@ impl BoardState {
     ) -> Result<Vec<Task>> {
         const OPERATION: &str = "tasks.add_tasks";
         if tasks.iter().any(|task| self.positions.contains_key(&task.id)) {
-            return Err(Error::new(ErrorKind::AlreadyExists, OPERATION, "a task of that id is on the board"));
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                OPERATION,
+                "the board already has a task with one of these ids; use new ids",
+            ));
         }
         let bytes = tasks.iter().map(new_task_share).sum();
         backend.try_reserve(OPERATION, bytes)?;
@@ -148,8 +152,12 @@ impl BoardState {
         const OPERATION: &str = "tasks.increment_retry";
         let task = self.get(id).ok_or_else(|| no_task(OPERATION))?;
         if !task.status.allows_retry() {
-            return Err(Error::new(ErrorKind::Conflict, OPERATION, "the task is not one to try again")
-                .with_context("status", task.status.as_str()));
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                OPERATION,
+                "a task in this status cannot be retried; use `force_retry`",
+            )
+            .with_context("status", task.status.as_str()));
         }
         check_lease(OPERATION, task, token)?;
         if task.retries >= task.retries_max {
@@ -305,11 +313,11 @@ fn lease_end_ms(lease: &Lease) -> i64 {
 }
 
 pub(super) fn no_board(operation: &'static str) -> Error {
-    Error::new(ErrorKind::NotFound, operation, "there is no such board")
+    Error::new(ErrorKind::NotFound, operation, "the board does not exist; create it first")
 }
 
 fn no_task(operation: &'static str) -> Error {
-    Error::new(ErrorKind::NotFound, operation, "there is no such task on the board")
+    Error::new(ErrorKind::NotFound, operation, "the board has no task with this id; check the id")
 }
 
 fn new_task_share(task: &NewTask) -> u64 {

@@ -35,7 +35,11 @@ impl GlobalTaskStore {
     /// `AlreadyExists` if a store was set, or if the default store is in use. The store does not change.
     pub fn set(store: Arc<dyn TaskStore>) -> Result<()> {
         STORE.set(store).map_err(|_| {
-            Error::new(ErrorKind::AlreadyExists, "tasks.set_global", "the process uses a task store already")
+            Error::new(
+                ErrorKind::AlreadyExists,
+                "tasks.set_global",
+                "a global task store is already set; set it once, at the start",
+            )
         })
     }
 

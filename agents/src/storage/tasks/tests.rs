@@ -21,7 +21,7 @@ async fn board_of(store: &InMemoryTaskStore, names: &[&str]) -> BoardId {
 }
 
 #[tokio::test]
-async fn a_task_whose_lease_has_passed_obeys_its_token_until_it_is_claimed_again() {
+async fn an_expired_lease_accepts_its_token_until_the_next_claim() {
     let store = InMemoryTaskStore::new();
     let board = board_of(&store, &["a", "b"]).await;
     let first = store.claim(&board, &worker("w1"), SHORT).await.unwrap().unwrap();
@@ -46,7 +46,7 @@ async fn a_task_whose_lease_has_passed_obeys_its_token_until_it_is_claimed_again
 }
 
 #[tokio::test]
-async fn a_lapsed_task_stands_before_planned_ones_behind_it() {
+async fn a_task_with_an_expired_lease_precedes_later_planned_tasks() {
     let store = InMemoryTaskStore::new();
     let board = board_of(&store, &["a", "b", "c"]).await;
     store.claim(&board, &worker("w1"), SHORT).await.unwrap();
@@ -62,7 +62,7 @@ async fn a_lapsed_task_stands_before_planned_ones_behind_it() {
 }
 
 #[tokio::test]
-async fn a_board_made_anew_goes_on_with_tokens_and_revisions() {
+async fn a_board_created_again_continues_tokens_and_revisions() {
     let backend = MemoryBackend::new();
     let store = InMemoryTaskStore::open(&backend, default_namespace());
     let board = board_of(&store, &["a"]).await;

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deletion_copies_no_block_that_nobody_reads() {
+    fn a_deletion_copies_no_block_without_readers() {
         let backend = MemoryBackend::new();
         let mut rows = Rows::new(&backend, 2).unwrap();
         let id = |number: u8| DocumentId::new(format!("d{number}")).unwrap();

@@ -167,7 +167,7 @@ async fn others_had_turns() -> bool {
 }
 
 #[tokio::test]
-async fn other_tasks_go_on_while_a_long_search_runs() {
+async fn other_tasks_run_during_a_long_search() {
     // A busy machine may not schedule this thread while the search runs. A search that blocks the thread
     // never lets it run.
     for _ in 0..10 {
@@ -219,7 +219,7 @@ fn on_thread(work: impl Future<Output = ()> + Send + 'static) -> std::thread::Jo
 }
 
 #[test]
-fn writers_searches_and_drops_on_many_threads_lose_no_byte_of_the_account() {
+fn concurrent_writes_searches_and_drops_keep_the_account_exact() {
     let backend = MemoryBackend::new();
     let store = InMemoryVectorStore::open(&backend, Namespace::new("n").unwrap());
     let notes = name("notes");
@@ -252,7 +252,7 @@ fn writers_searches_and_drops_on_many_threads_lose_no_byte_of_the_account() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_writer_holds_up_no_other_task() {
+async fn a_wait_for_a_writer_blocks_no_other_task() {
     let (store, notes) = (InMemoryVectorStore::new(), name("notes"));
     store.put(&notes, vec![document("a", &[1.0, 0.0])], PutMode::Upsert).await.unwrap();
     let ((begun, begins), (told, tells)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());

@@ -19,7 +19,7 @@ use crate::transfer::digest::{Digest, Digester};
 use crate::transfer::position::{Chain, Position};
 use crate::transfer::record::{BlobRecord, Record, SortKey};
 
-const CHANGED: &str = "the line is not as it was written";
+const CHANGED: &str = "the line does not match its checksum; the archive is damaged";
 
 /// The lines of a file from a position on.
 struct Lines {
@@ -39,7 +39,7 @@ impl Text {
     }
 
     fn parse<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_str(&self.json).map_err(|_| self.altered("the line is none of an archive"))
+        serde_json::from_str(&self.json).map_err(|_| self.altered("the line is not an archive record"))
     }
 }
 
@@ -65,7 +65,8 @@ impl Lines {
         }
         if bytes.pop() != Some(b'\n') {
             let ended = self.reader.fill_buf().map_err(|error| failed(READ, error))?.is_empty();
-            let message = if ended { "the file ends within a line" } else { "the line is too long" };
+            let message =
+                if ended { "the file ends within a line; it is truncated" } else { "the line is too long" };
             return Err(altered(message, line, offset));
         }
         let parts = bytes.split_at_checked(CHECKSUM_CHARS);
@@ -103,7 +104,7 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
         }
     };
     if let Some(text) = lines.next()? {
-        return Err(text.altered("the file goes on after its end record"));
+        return Err(text.altered("the file continues after its end record; it is damaged"));
     }
     let starts = survey.starts;
     Ok(Archive { path: path.to_owned(), header, starts, digests: end.digests })
@@ -145,7 +146,7 @@ impl<'a> Survey<'a> {
     fn record(&mut self, text: &Text, record: &Record) -> Result<()> {
         let (contract, key) = (record.contract(), record.sort_key());
         if !follows(self.last.as_ref(), contract, &key) {
-            return Err(text.altered("the record does not follow the one before it"));
+            return Err(text.altered("the record is out of order; the archive is damaged"));
         }
         let parts = self.parts.take();
         let start = parts.as_ref().map_or(&text.start, |(start, ..)| start).clone();
@@ -154,10 +155,16 @@ impl<'a> Survey<'a> {
                 let (size, digest) = parts.map_or((0, Sha256::new()), |(_, size, digest)| (size, digest));
                 let sha256: [u8; 32] = digest.finalize().into();
                 if size != blob.size || Some(hex(&sha256)) != blob.sha256 {
-                    return Err(text.altered("the blob is not the one whose parts stand before it"));
+                    return Err(
+                        text.altered("the blob does not match the parts before it; the archive is damaged")
+                    );
                 }
             }
-            _ if parts.is_some() => return Err(text.altered("a part of a blob stands before something else")),
+            _ if parts.is_some() => {
+                return Err(
+                    text.altered("a part of a blob is followed by another record; the archive is damaged")
+                );
+            }
             _ => {}
         }
         if self.last.as_ref().is_none_or(|(last, _)| *last != contract) {
@@ -176,7 +183,11 @@ impl<'a> Survey<'a> {
         let before = self.last.as_ref().and_then(|(last, _)| place(*last));
         match place(contract) {
             Some(here) if before.is_none_or(|before| before < here) => {}
-            _ => return Err(text.altered("the contract of the record is not the one that the header says")),
+            _ => {
+                return Err(text.altered(
+                    "the record belongs to a contract that the header does not name; the archive is damaged",
+                ));
+            }
         }
         self.starts.push((contract, start));
         self.digests.push((contract, Digester::default()));
@@ -196,7 +207,9 @@ impl<'a> Survey<'a> {
             .collect();
         let records: u64 = digests.iter().map(|(_, digest)| digest.records).sum();
         if self.parts.is_some() || records != end.records || digests != end.digests {
-            return Err(text.altered("the end record does not say what stands before it"));
+            return Err(
+                text.altered("the end record does not match the records before it; the archive is damaged")
+            );
         }
         Ok(())
     }

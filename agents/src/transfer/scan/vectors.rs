@@ -51,7 +51,11 @@ impl VectorScan {
 fn moved(collection: CollectionName, document: Document) -> Result<Record> {
     let Document { id, content, embedding, metadata } = document;
     let embedding = embedding.ok_or_else(|| {
-        Error::new(ErrorKind::Corrupt, "transfer.walk", "a document was read back without its embedding")
+        Error::new(
+            ErrorKind::Corrupt,
+            "transfer.walk",
+            "a document reads back without its embedding; run the conformance suite on the backend",
+        )
     })?;
     Ok(Record::Document(DocumentRecord { collection, id, content, embedding, metadata }))
 }

@@ -54,7 +54,7 @@ fn checked(bytes: BlobBytes, expected: String) -> BlobBytes {
         if hex(&found) == expected {
             return Ok(None);
         }
-        let message = "the bytes of a blob are not those that its digest was made of";
+        let message = "a blob changed while its digest was computed; run it again";
         Err(Error::new(ErrorKind::Corrupt, "transfer.copy", message))
     });
     pieces.boxed()

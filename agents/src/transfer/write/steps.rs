@@ -25,12 +25,12 @@ pub(super) fn next(
         return Ok(None);
     }
     if retries > goal.retries || (!told && goal.result.is_none()) {
-        return Err("somebody else took a step with a task while it was copied");
+        return Err("another client changed a task during the copy; run it again");
     }
     let counted = retries == goal.retries;
     Ok(Some(match (status, goal.status) {
         (Failed | Succeeded | Abandoned, _) => {
-            return Err("somebody else ended a task while it was copied");
+            return Err("another client ended a task during the copy; run it again");
         }
         (InProgress | Blocked, _) if !counted => Step::Retry,
         (Planned, _) if !counted => Step::To(InProgress, false),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_did_is_refused() {
+    fn results_of_another_caller_are_refused() {
         assert!(next((Succeeded, 0, None), &goal(Failed, 0, None)).is_err());
         assert!(next((Planned, 1, None), &goal(Planned, 0, None)).is_err());
         assert!(next((Planned, 0, Some("x")), &goal(Planned, 0, None)).is_err());

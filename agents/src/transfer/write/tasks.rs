@@ -36,7 +36,8 @@ pub(super) async fn write(store: &Arc<dyn TaskStore>, batch: Vec<(Change, Record
             }
             None => store.get_task(&board, &goal.id).await?,
         };
-        let task = task.ok_or_else(|| taken("a task that was there is gone"))?;
+        let task =
+            task.ok_or_else(|| taken("another client deleted a task during the copy; run it again"))?;
         advance(store, &board, task, goal).await?;
     }
     Ok(())
@@ -64,14 +65,14 @@ async fn advance(
 ) -> Result<()> {
     loop {
         if task.lease.is_some() {
-            return Err(taken("a worker claimed a task while it was copied; run it again"));
+            return Err(taken("a worker claimed a task during the copy; run it again"));
         }
         let step = next((task.status, task.retries, task.result.as_deref()), goal);
         task = match step.map_err(taken)? {
             None => return Ok(()),
             Some(Step::Retry) => match store.increment_retry(board, &task.id, None).await? {
                 RetryOutcome::Retried(task) => task,
-                RetryOutcome::Exhausted(_) => return Err(taken("a task has more retries than it may have")),
+                RetryOutcome::Exhausted(_) => return Err(taken("a task has more retries than its limit")),
             },
             Some(Step::To(status, with_result)) => {
                 let mut step = Transition::to(status).with_expected(task.revision);

@@ -4,14 +4,22 @@ use serde_json::Value;
 use crate::workflow::{Control, Persistence, WorkflowSpec};
 
 /// The first document of the specification, exactly as published.
-const INTAKE: &str = r#"{ "states": { "intake": { "prompt_task": "greeting", "persistence": "transient" }, "specialist": { "prompt_task": "specialist", "persistence": "persistent" } }}"#;
+const INTAKE: &str = concat!(
+    r#"{ "states": { "intake": { "prompt_task": "greeting", "persistence": "transient" }, "specialist": "#,
+    r#"{ "prompt_task": "specialist", "persistence": "persistent" } }}"#,
+);
 
 /// The second document of the specification, exactly as published.
-const ROUTER: &str = r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "technical": { "prompt_task": "technical", "terminal": true } }}"#;
+const ROUTER: &str = concat!(
+    r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "#,
+    r#""routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "#,
+    r#""ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "#,
+    r#""technical": { "prompt_task": "technical", "terminal": true } }}"#,
+);
 
 /// Proves: PK-11, PK-7
 #[test]
-fn the_printed_documents_read_as_they_stand_and_round_trip() {
+fn the_printed_documents_are_read_unchanged_and_round_trip() {
     for json in [INTAKE, ROUTER] {
         let spec = WorkflowSpec::from_json(json).unwrap();
         let again = serde_json::to_string(&spec).unwrap();
@@ -32,15 +40,19 @@ fn the_printed_documents_read_as_they_stand_and_round_trip() {
 
 /// Proves: PK-11
 #[test]
-fn what_contradicts_itself_is_refused_with_the_path_of_the_field() {
+fn a_contradiction_is_refused_with_the_path_of_the_field() {
     let long = format!(r#"{{"states": {{"{}": {{"prompt_task": "t"}}}}}}"#, "n".repeat(129));
     let cases = [
         (r#"{}"#, "workflow", "states"),
         (r#"{"states": {}}"#, "states", "states"),
         (r#"{"states": {"a": {"prompt_task": "t"}}, "sates": {}}"#, "workflow", "sates"),
-        (r#"{"states": {"a": {"prompt_task": "t"}}, "initial": "b"}"#, "initial", "initial: names no state"),
+        (
+            r#"{"states": {"a": {"prompt_task": "t"}}, "initial": "b"}"#,
+            "initial",
+            "initial: is not a defined state",
+        ),
         (r#"{"states": {"a": {"prompt_task": "t", "terminal": true}}}"#, "initial", "initial"),
-        (r#"{"states": {"": {"prompt_task": "t"}}}"#, "states", "empty name"),
+        (r#"{"states": {"": {"prompt_task": "t"}}}"#, "states", "is empty"),
         (r#"{"states": {"a\u0000": {"prompt_task": "t"}}}"#, "states", "control character"),
         (&long, "states", "over the limit"),
         (
@@ -99,7 +111,10 @@ fn states_that_contradict_each_other_and_bounds_out_of_range_are_refused() {
             "states.z.on_event",
         ),
         (
-            r#"{"states": {"a": {"prompt_task": "t", "on_event": {"E": "g"}}, "g": {"prompt_task": "t", "control": "agent"}}}"#,
+            concat!(
+                r#"{"states": {"a": {"prompt_task": "t", "on_event": {"E": "g"}}, "g": {"prompt_task": "#,
+                r#""t", "control": "agent"}}}"#,
+            ),
             "control",
             "states.g.control",
         ),

@@ -48,7 +48,8 @@ pub(super) async fn upsert_relationships(
         concat!(
             r#"INSERT INTO {graph}."Relationship" (start_id, end_id, properties)
                SELECT s.id, t.id, ag_catalog.agtype_in(pg_catalog.textout(given.record))
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given (id, source, target, record)
+               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+                   AS given (id, source, target, record)
                JOIN {graph}."Entity" s ON "#,
             field!("s", "id"),
             r#" = given.source JOIN {graph}."Entity" t ON "#,
@@ -56,7 +57,8 @@ pub(super) async fn upsert_relationships(
             r#" = given.target
                ORDER BY given.id COLLATE "C"
                ON CONFLICT ((ag_catalog.agtype_object_field_text(properties, 'id')) COLLATE "C")
-               DO UPDATE SET start_id = excluded.start_id, end_id = excluded.end_id, properties = excluded.properties
+               DO UPDATE SET start_id = excluded.start_id, end_id = excluded.end_id,
+                   properties = excluded.properties
                RETURNING (xmax = 0) AS created"#
         ),
         graph = graph.name

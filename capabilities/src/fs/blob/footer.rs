@@ -99,5 +99,9 @@ impl Footer {
 
 /// Returns the error of a file that cannot be read back as it was written.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, operation, "the blob's file is damaged; restore it or write it anew")
+    Error::new(
+        ErrorKind::Corrupt,
+        operation,
+        "the blob's file is damaged; restore it or write the blob again",
+    )
 }

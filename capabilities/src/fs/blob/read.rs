@@ -38,7 +38,8 @@ pub(crate) fn open_blob(operation: &'static str, engine: &Engine, path: &BlobPat
         .and_then(|folder| open_file(folder.as_fd(), &path.file))
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                Error::new(ErrorKind::NotFound, operation, "no blob has this key").with_field("blob_key")
+                Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key")
+                    .with_field("blob_key")
             }
             _ => failed(operation, error, Outcome::NotApplied),
         })?;

@@ -1,3 +1,5 @@
+mod format;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -119,7 +121,7 @@ async fn a_symbolic_link_is_neither_read_nor_written_nor_listed() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_corrupt_and_can_be_written_anew() {
+async fn a_damaged_file_is_corrupt_and_can_be_overwritten() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let path = folder.path().join("n=/a");
@@ -145,7 +147,7 @@ async fn a_damaged_file_is_corrupt_and_can_be_written_anew() {
 }
 
 #[tokio::test]
-async fn damage_anywhere_in_a_large_blob_is_found_before_its_last_piece() {
+async fn damage_in_a_large_blob_is_found_before_its_last_chunk() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let length = 3 * CHUNK_BYTES + 1;
@@ -194,7 +196,7 @@ async fn a_blob_of_an_earlier_version_proves_its_sha_256() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_blob_is_that_of_its_last_write() {
+async fn the_info_of_a_blob_is_that_of_its_last_write() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let options = BlobPutOptions::default().with_content_type("text/plain").with_metadata("owner", "me you");
@@ -219,7 +221,7 @@ async fn what_is_known_of_a_blob_is_that_of_its_last_write() {
 }
 
 #[tokio::test]
-async fn a_large_blob_passes_in_pieces_and_a_reader_keeps_its_version() {
+async fn a_large_blob_streams_in_chunks_and_a_reader_keeps_its_version() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let piece = Bytes::from((0..=250).cycle().take(100_003).collect::<Vec<u8>>());
@@ -288,7 +290,7 @@ async fn a_failed_or_dropped_write_leaves_nothing_and_old_leftovers_go_at_open()
 }
 
 #[tokio::test]
-async fn what_was_given_up_while_it_waited_for_a_lock_does_not_happen_later() {
+async fn a_cancelled_wait_for_a_lock_does_not_write_later() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let namespace = Namespace::new("n").unwrap();
@@ -312,7 +314,7 @@ async fn what_was_given_up_while_it_waited_for_a_lock_does_not_happen_later() {
 }
 
 #[tokio::test]
-async fn a_blob_that_cannot_be_read_does_not_hide_those_behind_it() {
+async fn an_unreadable_blob_does_not_hide_later_blobs() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     for name in ["a", "b", "c"] {
@@ -337,7 +339,7 @@ async fn a_write_that_is_refused_leaves_no_folders() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_amid_writes_leaves_whole_blobs_and_other_namespaces() {
+async fn an_erasure_during_writes_leaves_complete_blobs_and_other_namespaces() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     let other = store.in_namespace(Namespace::new("n2").unwrap());
@@ -370,7 +372,7 @@ async fn an_erasure_amid_writes_leaves_whole_blobs_and_other_namespaces() {
 }
 
 #[tokio::test]
-async fn a_write_dropped_at_any_poll_is_there_whole_or_not_at_all() {
+async fn a_write_dropped_at_any_poll_is_complete_or_absent() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
     for polls in 0..40 {
@@ -418,72 +420,4 @@ async fn blobs_that_stay_are_in_every_listing_while_they_are_overwritten() {
         assert_eq!(listed, names);
     }
     writer.await.unwrap();
-}
-
-async fn open_at(root: &Path, format: i64) -> Result<FsBlobStore> {
-    FsBlobStore::open_at(FsConfig::new(root), Namespace::new("n").unwrap(), format).await
-}
-
-/// Returns the paths and contents of all files below the root.
-fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path)
-            } else {
-                drop(found.insert(path.clone(), std::fs::read(path).unwrap()))
-            }
-        }
-    }
-    found
-}
-
-#[tokio::test]
-async fn a_folder_of_another_format_is_refused_by_number_and_left_as_it_is() {
-    let root = TempDir::new().unwrap();
-    let newer = open_at(root.path(), FORMAT + 1).await.unwrap();
-    newer.put_bytes(&key("a"), "text".into()).await.unwrap();
-    drop(newer);
-    std::fs::write(root.path().join(".larder/tmp/left"), "left over").unwrap();
-    let before = files(root.path());
-    let error = open_at(root.path(), FORMAT).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unsupported, Outcome::NotApplied));
-    assert!(error.message().contains("has format 2; this release supports up to format 1"), "{error}");
-    assert!(error.message().contains("`larder load` into a new folder"), "{error}");
-    assert_eq!(files(root.path()), before);
-    for damaged in ["", "1", "x\n", "-1\n", "\u{e9}\n", "11111111111111111111111111\n"] {
-        std::fs::write(root.path().join(".larder/format"), damaged).unwrap();
-        assert_eq!(open_at(root.path(), FORMAT).await.unwrap_err().kind(), ErrorKind::Corrupt, "{damaged:?}");
-    }
-}
-
-#[tokio::test]
-async fn programs_that_open_a_new_folder_together_agree_on_its_format() {
-    for _ in 0..20 {
-        let root = TempDir::new().unwrap();
-        let opening = (0..8).map(|number| open_at(root.path(), FORMAT + number % 2));
-        let opened = futures_util::future::join_all(opening).await;
-        let number = std::fs::read_to_string(root.path().join(".larder/format")).unwrap();
-        for (program, opened) in opened.into_iter().enumerate() {
-            let supported = number == format!("{}\n", FORMAT + i64::try_from(program % 2).unwrap());
-            assert_eq!(
-                opened.map(drop).map_err(|error| error.kind()),
-                if supported { Ok(()) } else { Err(ErrorKind::Unsupported) }
-            );
-        }
-        assert_eq!(temporary_files(root.path()), Vec::<PathBuf>::new());
-    }
-}
-
-/// The first format number changed nothing else.
-#[tokio::test]
-async fn a_folder_without_a_format_number_gets_one() {
-    let root = TempDir::new().unwrap();
-    open(root.path()).await.put_bytes(&key("a"), "text".into()).await.unwrap();
-    std::fs::remove_file(root.path().join(".larder/format")).unwrap();
-    assert_eq!(open(root.path()).await.get_bytes(&key("a")).await.unwrap(), "text");
-    assert_eq!(std::fs::read_to_string(root.path().join(".larder/format")).unwrap(), "1\n");
 }

@@ -169,8 +169,12 @@ impl Upload {
                     .map_err(|error| failed(target.operation, error, Outcome::Unknown));
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, target.operation, "the folder is removed again and again")
-            .with_outcome(Outcome::NotApplied))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            target.operation,
+            "the folder was removed during every attempt; try again later",
+        )
+        .with_outcome(Outcome::NotApplied))
     }
 
     /// Checks the condition and renames the file in one step under the locks. Returns false if the folder was
@@ -210,14 +214,16 @@ fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Resul
     };
     match (wanted, present) {
         (None, None) => Ok(()),
-        (None, Some(_)) => {
-            Err(Error::new(ErrorKind::Conflict, target.operation, "a blob with this key exists"))
-        }
+        (None, Some(_)) => Err(Error::new(
+            ErrorKind::Conflict,
+            target.operation,
+            "a blob with this key already exists; use another key or write without the condition",
+        )),
         (Some(etag), Some(file)) if Footer::read(target.operation, &file)?.etag == *etag => Ok(()),
         (Some(_), _) => Err(Error::new(
             ErrorKind::Conflict,
             target.operation,
-            "the blob has another ETag or is gone; read it again and decide anew",
+            "the blob has another ETag or does not exist; read it again and retry",
         )),
     }
 }

@@ -105,7 +105,7 @@ mod tests {
 
     /// Regression test: the handshake continued while its runtime ended, and used a dropped timer.
     #[test]
-    fn connecting_takes_no_step_after_its_runtime_began_to_end() {
+    fn connecting_stops_when_its_runtime_shuts_down() {
         for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {
             let runtime = builder.enable_all().build().unwrap();
             let panicked = Arc::new(AtomicBool::new(false));

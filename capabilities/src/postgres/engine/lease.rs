@@ -32,14 +32,13 @@ impl Source {
                     Ok(Lease { leased: Some(Leased::Own(Arc::clone(pool), connection, permit)) })
                 }
                 // The pool reports an unreachable server with the same error as a lack of connections.
-                Err(sqlx::Error::PoolTimedOut) if pool.is_unreachable() => {
-                    Err(Error::new(
-                        ErrorKind::Unavailable,
-                        operation,
-                        "the database cannot be reached; check that its server runs, or raise `acquire_timeout_ms`",
-                    )
-                    .with_outcome(Outcome::NotApplied))
-                }
+                Err(sqlx::Error::PoolTimedOut) if pool.is_unreachable() => Err(Error::new(
+                    ErrorKind::Unavailable,
+                    operation,
+                    "the database cannot be reached; check that its server runs, or raise \
+                         `acquire_timeout_ms`",
+                )
+                .with_outcome(Outcome::NotApplied)),
                 Err(error) => Err(refused(error)),
             },
             Self::Foreign(pool) => {

@@ -185,7 +185,8 @@ fn sweep_bucket<'c>(
 ) -> BoxFuture<'c, Fallible<(i32, u64)>> {
     Box::pin(async move {
         let sweep = sqlx::query(
-            "SELECT out_state, out_gone FROM larder.sweep_bucket($1, $2, $3, $4, $5) WHERE (SELECT larder.at_format($6))",
+            "SELECT out_state, out_gone FROM larder.sweep_bucket($1, $2, $3, $4, $5) WHERE (SELECT \
+             larder.at_format($6))",
         );
         let sweep = bucket.iter().fold(sweep, |sweep, name| sweep.bind(name));
         let row = sweep

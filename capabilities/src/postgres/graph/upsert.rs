@@ -49,7 +49,7 @@ fn missing_end(field: &'static str) -> Error {
     Error::new(
         ErrorKind::NotFound,
         "graph.upsert_relationships",
-        "an end of the relationship is no entity of the graph",
+        "the source or target entity does not exist; write the entities first",
     )
     .with_field(field)
 }

@@ -55,7 +55,8 @@ pub(super) async fn upsert_relationships(
                AS given (id, kind, source, target, properties)
            ORDER BY given.id COLLATE "C"
            ON CONFLICT (namespace, id) DO UPDATE SET relationship_type = excluded.relationship_type,
-               source = excluded.source, target = excluded.target, properties = excluded.properties, replaced = true
+               source = excluded.source, target = excluded.target, properties = excluded.properties,
+               replaced = true
            RETURNING NOT relationships.replaced AS created"#,
     )
     .bind(namespace.as_str())

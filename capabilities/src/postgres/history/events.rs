@@ -73,7 +73,8 @@ fn page<'c>(
              ), happened AS (
                 (SELECT m.seq, 0::smallint AS kind, m.bytes, m.thread_bytes, m.body, 0::bigint AS removed,
                     NULL::text AS run, NULL::bigint AS up_to
-                 FROM larder.messages m WHERE m.namespace = $1 AND m.thread = (SELECT id FROM t) AND m.seq > $4
+                 FROM larder.messages m WHERE m.namespace = $1 AND m.thread = (SELECT id FROM t) AND m.seq > \
+                 $4
                  ORDER BY m.seq LIMIT $5)
                 UNION ALL
                 (SELECT e.seq, e.kind, 0, e.thread_bytes, NULL, e.removed, e.run, e.up_to

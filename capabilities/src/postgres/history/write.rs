@@ -46,7 +46,7 @@ impl Batch {
             sizes: messages.iter().map(|message| length(message.size_bytes())).collect(),
             bodies: messages
                 .iter()
-                .map(|message| crate::message::encode(operation, message).map(String::into_bytes))
+                .map(|message| crate::message::encode(operation, message))
                 .collect::<Result<_>>()?,
         })
     }
@@ -70,7 +70,8 @@ pub(super) struct Append {
 const APPEND_ONE: &str = "WITH t AS (
         UPDATE larder.threads s
         SET last_seq = s.last_seq + 1, messages = s.messages + 1, bytes = s.bytes + $5,
-            expires_ms = CASE WHEN s.ttl_refresh THEN larder.prolonged(s.expires_ms, s.ttl_ms) ELSE s.expires_ms END
+            expires_ms = CASE WHEN s.ttl_refresh THEN larder.prolonged(s.expires_ms, s.ttl_ms) ELSE \
+            s.expires_ms END
         WHERE s.namespace = $1 AND s.agent = $2 AND s.session = $3
             AND (s.expires_ms IS NULL OR larder.is_to_come(s.expires_ms))
             AND (SELECT v.version FROM larder.schema_version v) = $9
@@ -144,7 +145,7 @@ pub(super) fn append<'c>(
             _ => Err(Error::new(
                 ErrorKind::Conflict,
                 APPEND,
-                "the idempotency key was used for other messages",
+                "the idempotency key was used for different messages; use a new key",
             )
             .into()),
         }
@@ -176,7 +177,8 @@ pub(super) fn notify_number<'c>(
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
         let number = sqlx::query_scalar(
-            "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, $3)) expired
+            "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, \
+             $3)) expired
              WHERE (SELECT larder.at_format($4))",
         );
         Ok(number.bind(namespace).bind(agent).bind(session).bind(format).fetch_one(sql).await?)
@@ -256,7 +258,11 @@ pub(super) fn clear_run<'c>(
 }
 
 pub(super) fn target_is_there() -> Error {
-    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "history.fork",
+        "the target already has messages; fork into an empty thread",
+    )
 }
 
 pub(super) fn fork<'c>(
@@ -285,7 +291,12 @@ pub(super) fn fork<'c>(
         match row.try_get::<i32, _>(0)? {
             0 => Ok(Forked { messages: count(row.try_get(1)?)?, last: Seq::new(row.try_get(2)?) }),
             1 => Err(target_is_there().into()),
-            _ => Err(Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages").into()),
+            _ => Err(Error::new(
+                ErrorKind::NotFound,
+                "history.fork",
+                "the source has no messages to copy; check the thread and `up_to`",
+            )
+            .into()),
         }
     })
 }
@@ -326,8 +337,8 @@ pub(super) fn replace<'c>(
         .await?;
         match row.try_get::<i32, _>(0)? {
             0 => Ok(Replaced { removed: count(row.try_get(1)?)?, seq: Seq::new(row.try_get(2)?) }),
-            1 => conflict("the thread does not reach that far"),
-            _ => conflict("the thread lost messages since it was read"),
+            1 => conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again"),
+            _ => conflict("messages were removed from the thread after `seen`; read the thread again"),
         }
     })
 }

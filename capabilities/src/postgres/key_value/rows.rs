@@ -28,7 +28,11 @@ pub(super) struct Put {
 }
 
 fn conflict(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
 
 pub(super) fn put<'c>(
@@ -58,9 +62,12 @@ pub(super) fn put<'c>(
         .await?;
         match revision {
             Some(revision) => Ok(Revision::new(count(revision)?)),
-            None if put.options.condition == KeyValueCondition::Absent => {
-                Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists").into())
-            }
+            None if put.options.condition == KeyValueCondition::Absent => Err(Error::new(
+                ErrorKind::Conflict,
+                OPERATION,
+                "the key already exists; read it or write without the condition",
+            )
+            .into()),
             None => Err(conflict(OPERATION).into()),
         }
     })

@@ -68,7 +68,8 @@ async fn page(
     // One statement, so that the bucket's counters and its changes come from one snapshot.
     let rows = sqlx::query(
         "WITH bucket AS MATERIALIZED (
-            SELECT last_revision, forgotten_revision FROM larder.kv_buckets WHERE namespace = $1 AND bucket = $2
+            SELECT last_revision, forgotten_revision FROM larder.kv_buckets WHERE namespace = $1 AND bucket \
+            = $2
          ), changes AS (
             (SELECT key, revision, expires_ms, value FROM larder.kv_entries
              WHERE namespace = $1 AND bucket = $2 AND revision > $3 AND starts_with(key, $4)

@@ -23,7 +23,8 @@ pub(super) async fn create(
     new: &NewBoard,
 ) -> Fallible<Board> {
     let numbers = sqlx::query(
-        "INSERT INTO larder.boards AS b (namespace, conversation, agent, live, last_position, last_revision, last_token,
+        "INSERT INTO larder.boards AS b (namespace, conversation, agent, live, last_position, last_revision, \
+         last_token,
                                   parent, label)
          VALUES ($1, $2, $3, TRUE, $6, 1, 0, $4, $5)
          ON CONFLICT (namespace, conversation, agent)
@@ -40,7 +41,8 @@ pub(super) async fn create(
     .bind(length(new.tasks.len()))
     .fetch_optional(&mut *connection)
     .await?
-    .ok_or_else(|| Error::new(ErrorKind::AlreadyExists, CREATE, "the board is there"))?;
+    .ok_or_else(|| Error::new(ErrorKind::AlreadyExists, CREATE, "the board already exists; add tasks to it \
+                                                                 or use another id"))?;
     append(connection, namespace, board, &numbers, &new.tasks, CREATE).await?;
     let tasks = BoardStatusCounts { planned: check::size(new.tasks.len()), ..BoardStatusCounts::default() };
     Ok(Board { id: board.clone(), label: new.label.clone(), parent: new.parent.clone(), tasks })
@@ -64,7 +66,7 @@ pub(super) async fn add(
     .bind(length(tasks.len()))
     .fetch_optional(&mut *connection)
     .await?
-    .ok_or_else(|| not_found(ADD_TASKS, "the board is not there"))?;
+    .ok_or_else(|| not_found(ADD_TASKS, "the board does not exist; create it first"))?;
     append(connection, namespace, board, &numbers, tasks, ADD_TASKS).await
 }
 
@@ -88,8 +90,11 @@ async fn append(
         .map(|(position, task)| task.clone().into_task(TaskPosition(position), revision))
         .collect();
     if insert_tasks(connection, namespace, board, &tasks).await? != count {
-        let error =
-            Error::new(ErrorKind::AlreadyExists, operation, "a task with one of the ids is on the board");
+        let error = Error::new(
+            ErrorKind::AlreadyExists,
+            operation,
+            "the board already has a task with one of these ids; use new ids",
+        );
         return Err(error.with_field("tasks.id").into());
     }
     Ok(tasks)

@@ -23,7 +23,8 @@ pub(super) use task_columns;
 /// The columns that [`board`] reads, of boards with the alias `b`.
 macro_rules! board_columns {
     () => {
-        "b.conversation, b.agent, b.parent, b.label, c.planned, c.in_progress, c.blocked, c.succeeded, c.failed,
+        "b.conversation, b.agent, b.parent, b.label, c.planned, c.in_progress, c.blocked, c.succeeded, \
+         c.failed,
          c.abandoned
          FROM larder.boards b CROSS JOIN LATERAL (
              SELECT count(*) FILTER (WHERE status = 'planned') AS planned,
@@ -101,7 +102,8 @@ pub(super) async fn find_task(
         task_columns!(),
         // A range and an order that only the primary key can serve. Without statistics the planner takes any
         // index that begins with the board, and would read the whole board by position.
-        " FROM larder.tasks WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND id >= $4 AND id <= $4
+        " FROM larder.tasks WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND id >= $4 AND id <= \
+         $4
           ORDER BY id"
     ))
     .bind(namespace.as_str())
@@ -126,7 +128,8 @@ pub(super) async fn insert_tasks(
     let descriptions: Vec<Option<&[u8]>> =
         tasks.iter().map(|task| task.description.as_ref().map(String::as_bytes)).collect();
     let inserted = sqlx::query(
-        "INSERT INTO larder.tasks (namespace, conversation, agent, status, revision, retries, id, position, retries_max,
+        "INSERT INTO larder.tasks (namespace, conversation, agent, status, revision, retries, id, position, \
+         retries_max,
                             title, metadata, description)
          SELECT $1, $2, $3, 'planned', $4, 0, given.*
          FROM unnest($5::text[], $6::bigint[], $7::integer[], $8::bytea[], $9::text[], $10::bytea[]) AS given

@@ -29,10 +29,10 @@ async fn find(
     operation: &'static str,
 ) -> Fallible<Task> {
     if !lock_board(connection, namespace, board).await? {
-        return Err(not_found(operation, "the board is not there").into());
+        return Err(not_found(operation, "the board does not exist; create it first").into());
     }
     let found = find_task(connection, namespace, board, id).await?;
-    Ok(found.ok_or_else(|| not_found(operation, "the task is not on the board"))?)
+    Ok(found.ok_or_else(|| not_found(operation, "the board has no task with this id; check the id"))?)
 }
 
 /// Writes the task at the board's next revision.
@@ -76,8 +76,12 @@ pub(super) async fn increment_retry(
     let mut task = find(connection, namespace, board, id, RETRY).await?;
     check_lease(RETRY, &task, token)?;
     if !task.status.allows_retry() {
-        let error = Error::new(ErrorKind::Conflict, RETRY, "a task that stands so cannot be retried")
-            .with_context("from", task.status.as_str());
+        let error = Error::new(
+            ErrorKind::Conflict,
+            RETRY,
+            "a task in this status cannot be retried; use `force_retry`",
+        )
+        .with_context("from", task.status.as_str());
         return Err(error.into());
     }
     if task.retries >= task.retries_max {
@@ -129,7 +133,8 @@ pub(super) async fn settle(
          UPDATE larder.tasks t SET status = 'succeeded', revision = board.last_revision, lease_worker = NULL,
                             lease_token = NULL, lease_expires_ms = NULL
          FROM board
-         WHERE t.namespace = $1 AND t.conversation = $2 AND t.agent = board.agent AND t.status = 'in_progress'",
+         WHERE t.namespace = $1 AND t.conversation = $2 AND t.agent = board.agent AND t.status = \
+         'in_progress'",
     )
     .bind(namespace.as_str())
     .bind(conversation.as_str())

@@ -159,7 +159,8 @@ async fn by_index(
 /// that satisfy a condition, so it would otherwise sort them.
 async fn prepare(connection: &mut PgConnection, limit: usize) -> Fallible<()> {
     sqlx::query(
-        "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', $1, true),
+        "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', $1, \
+         true),
             set_config('enable_sort', 'off', true)",
     )
     .bind((limit * 4).clamp(400, 1_000).to_string())

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_has_length_one_whatever_the_length_was() {
+    fn a_direction_has_length_one() {
         for length in [1.2e-19_f32, 1.0, 1.5e19] {
             let embedding = Embedding::new(vec![0.6 * length, -0.8 * length]).unwrap();
             let direction: Vec<f32> = direction(&embedding).collect();

@@ -33,7 +33,11 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
     let mut found = look(connection).await?;
     if found.version.is_none() || !found.complete {
         if migrate == Migrate::Check {
-            return Err(refused("the schema has no vectors yet; open them once with `migrate=auto`").into());
+            return Err(refused(
+                "the schema has no tables for vectors yet; open the vectors once with \
+                                `migrate=auto`",
+            )
+            .into());
         }
         found = look_alone(connection).await?;
     }
@@ -43,15 +47,13 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
     }
     if !found.version.as_deref().is_some_and(is_new_enough) {
         return Err(refused(
-            "pgvector is older than 0.8.0; install a newer one on the server and run `ALTER EXTENSION vector UPDATE`",
+            "pgvector is older than 0.8.0; install a newer one on the server and run `ALTER EXTENSION vector \
+             UPDATE`",
         )
         .into());
     }
     if !found.visible {
-        return Err(refused(
-            "pgvector stands in a schema that is not in the user's `search_path`; add it there",
-        )
-        .into());
+        return Err(refused("the schema of pgvector is not in the user's `search_path`; add it").into());
     }
     if !found.column {
         // Without a fixed dimension the column can hold the embeddings of every collection.
@@ -116,11 +118,13 @@ async fn look(connection: &mut PgConnection) -> Fallible<Found> {
     let row = sqlx::query(
         "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
                 EXISTS (SELECT 1 FROM pg_attribute
-                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped),
+                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT \
+                        attisdropped),
                 EXISTS (SELECT 1 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
                         WHERE t.typname = 'vector' AND n.nspname = ANY (current_schemas(true))),
                 EXISTS (SELECT 1 FROM pg_attribute
-                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT attisdropped
+                        WHERE attrelid = 'larder.documents'::regclass AND attname = 'direction' AND NOT \
+                        attisdropped
                             AND attnotnull)",
     )
     .fetch_one(connection)

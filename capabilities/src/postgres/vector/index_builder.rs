@@ -134,7 +134,7 @@ impl IndexBuilder {
     /// Builds the indexes of a collection of any size. Returns true if it has them afterwards.
     pub(super) async fn build(&self, namespace: &Namespace, collection: &CollectionName) -> Fallible<bool> {
         if !self.is_on() {
-            let message = "the database was opened without `vector_index=hnsw`; open it with that";
+            let message = "the database was opened without `vector_index=hnsw`; open it with this parameter";
             return Err(Error::new(ErrorKind::Unsupported, super::BUILD_INDEX, message).into());
         }
         let connecting = PgConnection::connect_with(&self.connect);
@@ -168,7 +168,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn silent() -> Error {
     let message =
-        "the database did not answer in time; check its host, port and load, or raise `acquire_timeout_ms`";
+        "the database did not respond in time; check its host, port and load, or raise `acquire_timeout_ms`";
     Error::new(ErrorKind::Timeout, super::BUILD_INDEX, message).with_outcome(Outcome::NotApplied)
 }
 
@@ -176,8 +176,8 @@ fn silent() -> Error {
 fn name_owner(failure: Failure) -> Failure {
     match failure {
         Failure::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42501") => {
-            let message = "only who owns the table `larder.documents` may index it; have its owner open the database with \
-                           `vector_index=hnsw`";
+            let message = "only the owner of the table `larder.documents` can index it; open the database as \
+                           the owner with `vector_index=hnsw`";
             Error::new(ErrorKind::PermissionDenied, super::BUILD_INDEX, message).into()
         }
         failure => failure,
@@ -292,7 +292,8 @@ async fn build(
 async fn remove_orphans(connection: &mut PgConnection) -> Fallible<()> {
     let statements: Vec<String> = sqlx::query_scalar(
         r"SELECT format('DROP INDEX CONCURRENTLY IF EXISTS larder.%I', i.relname) FROM pg_catalog.pg_class i
-          WHERE i.relnamespace = 'larder'::regnamespace AND i.relkind = 'i' AND i.relname ~ '^documents_(hnsw|gin)_'
+          WHERE i.relnamespace = 'larder'::regnamespace AND i.relkind = 'i'
+            AND i.relname ~ '^documents_(hnsw|gin)_'
             AND NOT EXISTS (SELECT FROM larder.collections c, unnest(ARRAY['hnsw', 'gin']) kind
                             WHERE i.relname = larder.index_name(kind, c.namespace, c.name, c.dimensions))",
     )

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_sees_alike_is_said_and_the_rest_is_not() {
+    fn equal_data_that_the_server_can_detect_is_documented() {
         let said = [
             (Filter::eq("a", 1), r#"(($."a" == 1))"#),
             (Filter::eq(["a.b", "\"c"], "x\n"), r#"(($."a.b"."\"c" == "x\n"))"#),

@@ -163,7 +163,8 @@ pub(super) async fn list_collections(
 ) -> Fallible<Page<CollectionInfo, CollectionName>> {
     let rows = sqlx::query(
         "SELECT c.name, c.dimensions,
-                (SELECT count(*) FROM larder.documents d WHERE d.namespace = c.namespace AND d.collection = c.name)
+                (SELECT count(*) FROM larder.documents d WHERE d.namespace = c.namespace AND d.collection = \
+                c.name)
          FROM larder.collections c WHERE c.namespace = $1 AND c.name > $2 ORDER BY c.name LIMIT $3",
     )
     .bind(namespace.as_str())

@@ -21,7 +21,8 @@ const STATEMENT_BYTES: usize = 8 * 1024 * 1024;
 macro_rules! insert {
     ($conflict:literal) => {
         concat!(
-            r#"INSERT INTO larder.documents (namespace, collection, id, metadata, content, embedding, direction)
+            r#"INSERT INTO larder.documents
+                   (namespace, collection, id, metadata, content, embedding, direction)
                SELECT $1, $2, given.id, given.metadata, given.content, given.embedding, given.direction
                FROM unnest($3::text[], $4::text[], $5::bytea[], $6::bytea[], $7::vector[])
                    AS given (id, metadata, content, embedding, direction)
@@ -127,7 +128,8 @@ async fn found_or_made(
         }
         // Another client may create it concurrently, or create and drop it: then the lookup is repeated.
         let made = sqlx::query(
-            "INSERT INTO larder.collections (namespace, name, dimensions) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            "INSERT INTO larder.collections (namespace, name, dimensions) VALUES ($1, $2, $3) ON CONFLICT DO \
+             NOTHING",
         )
         .bind(namespace.as_str())
         .bind(collection.as_str())

@@ -6,14 +6,14 @@ use super::super::config::RedisConfig;
 use super::super::engine::{Info, SERVER_VERSION_MAJOR_MIN, durability};
 use crate::diagnose::Check;
 
-const VERSION: &str = "the scripts use what Redis 7.0 has";
-const WRITABLE: &str = "the stores write, and a replica refuses writes";
-const MEMORY: &str = "a server that is full drops keys or refuses writes";
-const DURABLE: &str = "what an acknowledged write survives";
-const DISK: &str = "a server that cannot write its files loses what it holds when it ends";
-const REPLICAS: &str = "a replica takes over where a server dies, without the writes that it had not got yet";
-const CONNECTIONS: &str = "a server without a free connection refuses the program";
-const TLS: &str = "without TLS whoever is on the network reads and changes what is stored, and the password";
+const VERSION: &str = "the scripts need Redis 7.0";
+const WRITABLE: &str = "the stores need to write, and a replica rejects writes";
+const MEMORY: &str = "a full server evicts keys or rejects writes";
+const DURABLE: &str = "determines what an acknowledged write survives";
+const DISK: &str = "a server that cannot write its files loses its data when it stops";
+const REPLICAS: &str = "a replica replaces a failed server, without the writes that it had not yet received";
+const CONNECTIONS: &str = "a server without a free connection rejects the program";
+const TLS: &str = "without TLS, anyone on the network can read and change the stored data and the password";
 
 fn number(info: &Info<'_>, name: &str) -> u64 {
     info.get(name).and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -33,7 +33,7 @@ pub(super) fn version(info: &Info<'_>) -> Check {
 
 pub(super) fn writable(info: &Info<'_>) -> Check {
     if number(info, "loading") == 1 {
-        let advice = "wait until it has read its files";
+        let advice = "wait until the server has loaded its files";
         return Check::fail("writable", "the server is reading its files", WRITABLE, advice);
     }
     match info.get("role") {
@@ -44,16 +44,18 @@ pub(super) fn writable(info: &Info<'_>) -> Check {
 
 pub(super) fn memory(info: &Info<'_>) -> Check {
     let (most, keeps) = (number(info, "maxmemory"), info.get("maxmemory_policy") == Some("noeviction"));
-    let advice = "set `maxmemory-policy noeviction`, and `maxmemory` below what the machine has";
+    let advice = "set `maxmemory-policy noeviction`, and `maxmemory` below the machine's memory";
     match (most, keeps) {
         (0, true) => Check::ok("eviction", "no limit, noeviction", MEMORY),
         (0, false) => {
-            Check::warn("eviction", "no limit, and with one the server would drop keys", MEMORY, advice)
+            Check::warn("eviction", "no limit, and with a limit the server would evict keys", MEMORY, advice)
         }
         (_, true) => {
-            Check::ok("eviction", "noeviction: a full server refuses writes and keeps its keys", MEMORY)
+            Check::ok("eviction", "noeviction: a full server rejects writes and keeps its keys", MEMORY)
         }
-        (_, false) => Check::fail("eviction", "the server drops keys when it is full", MEMORY, advice),
+        (_, false) => {
+            Check::fail("eviction", "the server evicts keys when its memory is full", MEMORY, advice)
+        }
     }
 }
 
@@ -61,7 +63,7 @@ pub(super) fn full(info: &Info<'_>) -> Option<Check> {
     let (used, most) = (number(info, "used_memory"), number(info, "maxmemory"));
     let percent = used.saturating_mul(100).checked_div(most)?;
     let seen = format!("{percent} % of maxmemory in use");
-    let advice = "raise `maxmemory`, erase what is not needed, or spread the keys over a cluster";
+    let advice = "raise `maxmemory`, erase data, or use a cluster";
     Some(match percent {
         ..80 => Check::ok("memory", seen, MEMORY),
         80..95 => Check::warn("memory", seen, MEMORY, advice),
@@ -80,7 +82,7 @@ pub(super) fn survives(info: &Info<'_>, settings: &[(String, String)]) -> Check 
         if log { "yes" } else { "no" },
         flush.unwrap_or("cannot be read")
     );
-    let advice = "set `appendonly yes` and `appendfsync always`, or keep here only what may be lost";
+    let advice = "set `appendonly yes` and `appendfsync always`, or store only data that may be lost";
     match survives {
         Durability::Power => Check::ok("durability", seen, DURABLE),
         Durability::Process | Durability::None => Check::warn("durability", seen, DURABLE, advice),
@@ -95,18 +97,18 @@ pub(super) fn files(info: &Info<'_>) -> Check {
     if bad.is_empty() {
         Check::ok("files", "the last writes of the server's files succeeded", DISK)
     } else {
-        let advice = "look into the server's log: its disk is full, or its folder may not be written";
+        let advice = "check the server's log: its disk is full, or its folder cannot be written";
         Check::fail("files", format!("failed: {}", bad.join(", ")), DISK, advice)
     }
 }
 
 pub(super) fn replicas(info: &Info<'_>) -> Check {
     match number(info, "connected_slaves") {
-        0 => Check::ok("replicas", "none: the server's own files are what is left of it", REPLICAS),
+        0 => Check::ok("replicas", "none: only the server's files remain after a failure", REPLICAS),
         count => {
             let seen = format!("{count} connected");
             let advice =
-                "know that a failover may lose the last writes; `min-replicas-to-write 1` bounds how many";
+                "expect a failover to lose the last writes; `min-replicas-to-write 1` limits how many";
             Check::warn("replicas", seen, REPLICAS, advice)
         }
     }
@@ -121,7 +123,7 @@ pub(super) fn connections(info: &Info<'_>, settings: &[(String, String)]) -> Opt
         (number(info, "connected_clients"), most.or_else(|| info.get("maxclients")?.parse().ok())?);
     let seen = format!("{used} of {most} in use; this program takes 1, and 1 more while it watches");
     Some(if used.saturating_add(2) > most.saturating_mul(9) / 10 {
-        Check::warn("connections", seen, CONNECTIONS, "raise `maxclients`, or close what is not used")
+        Check::warn("connections", seen, CONNECTIONS, "raise `maxclients`, or close unused connections")
     } else {
         Check::ok("connections", seen, CONNECTIONS)
     })
@@ -135,13 +137,13 @@ pub(super) fn tls(config: &RedisConfig, this_machine: bool) -> Check {
             "tls",
             "none, over a network",
             TLS,
-            "let the server speak TLS, and write `rediss:` for `redis:`",
+            "enable TLS on the server, and write `rediss:` for `redis:`",
         ),
     }
 }
 
 pub(super) fn password(config: &RedisConfig, this_machine: bool) -> Option<Check> {
-    const WHY: &str = "a server without a password lets everybody in who reaches it";
+    const WHY: &str = "a server without a password accepts every client that reaches it";
     if config.password.is_some() {
         return None;
     }
@@ -183,7 +185,8 @@ mod tests {
                 [Fine, Warn, Fine],
             ),
             (
-                "loading:1\r\nrole:master\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\nredis_version:8.0\r\n",
+                "loading:1\r\nrole:master\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\n\
+                 redis_version:8.0\r\n",
                 [Fail, Fine, Fine],
             ),
         ] {
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_log_that_is_flushed_each_time_is_fine() {
+    fn only_a_log_with_a_flush_per_write_is_ok() {
         for (log, flush, status) in [("1", "always", Fine), ("1", "everysec", Warn), ("0", "always", Warn)] {
             let text = format!("aof_enabled:{log}\r\n");
             let check = survives(&Info(&text), &settings(flush));

@@ -155,7 +155,7 @@ impl Cluster {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 OPERATION,
-                "the server is no part of a cluster; write `redis://`",
+                "the server is not part of a cluster; write `redis://`",
             )
             .into());
         }
@@ -165,8 +165,8 @@ impl Cluster {
     }
 }
 
-const NOT_READY: &str = "no server of the cluster that answers holds the slot of the key; check that its servers run and \
-                         `CLUSTER INFO` says `ok`";
+const NOT_READY: &str = "no reachable server of the cluster has the slot of the key; check that its servers \
+                         run and that `CLUSTER INFO` reports `ok`";
 
 fn not_ready() -> Error {
     Error::new(ErrorKind::Unavailable, OPERATION, NOT_READY).with_outcome(Outcome::NotApplied)

@@ -129,7 +129,7 @@ impl Connector {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 OPERATION,
-                "the server persists less than it did when it was opened; open it again",
+                "the server's durability is lower than when it was opened; open it again",
             )
             .with_outcome(Outcome::NotApplied)
             .into());
@@ -144,8 +144,8 @@ impl Connector {
             return Failure::Connect(error);
         }
         let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Unavailable };
-        let message = "no trusted TLS connection to the server; does it speak TLS, and is its certificate valid for \
-                       the host of the URL? Name a private authority in `tls_ca_file`";
+        let message = "no trusted TLS connection to the server; check that it uses TLS and that its \
+                       certificate is valid for the URL's host, or name a private authority in `tls_ca_file`";
         Error::new(kind, OPERATION, message).with_outcome(Outcome::NotApplied).into()
     }
 }

@@ -295,9 +295,7 @@ mod tests {
         let pool = Arc::new(DedicatedPool::new());
         let mut all = Vec::new();
         for _ in 0..CONNECTIONS_MAX {
-            let Checkout::Slot(slot) = pool.checkout() else {
-                panic!("there is room for another connection")
-            };
+            let Checkout::Slot(slot) = pool.checkout() else { panic!("the server has a free connection") };
             all.push(slot.fill(connection(&listener).await));
         }
         all.into_iter().for_each(CheckedOut::check_in);
@@ -315,7 +313,7 @@ mod tests {
             })
         });
         for caller in callers.collect::<Vec<_>>() {
-            assert!(caller.await.unwrap(), "an idle connection was replaced by a new one");
+            assert!(caller.await.unwrap(), "an idle connection was replaced; try again");
         }
     }
 }

@@ -162,6 +162,6 @@ fn into_result(reply: Value) -> redis::RedisResult<Value> {
 }
 
 fn pair(answers: Vec<Value>) -> redis::RedisResult<[Value; 2]> {
-    let count = (redis::ErrorKind::Parse, "two commands have two answers");
+    let count = (redis::ErrorKind::Parse, "two commands have two replies");
     <[Value; 2]>::try_from(answers).map_err(|_| count.into())
 }

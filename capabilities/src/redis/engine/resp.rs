@@ -166,7 +166,7 @@ fn count(digits: &[u8]) -> RedisResult<Option<usize>> {
 }
 
 fn malformed() -> RedisError {
-    RedisError::from((ErrorKind::Parse, "the answer makes no sense"))
+    RedisError::from((ErrorKind::Parse, "the server's response cannot be parsed"))
 }
 
 #[cfg(test)]

@@ -76,7 +76,8 @@ impl<'a> Info<'a> {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 OPERATION,
-                "the server may drop keys when its memory is full; set its `maxmemory-policy` to `noeviction`",
+                "the server may evict keys when its memory is full; set its `maxmemory-policy` to \
+                 `noeviction`",
             ));
         }
         Ok(())

@@ -34,7 +34,11 @@ const STAGED_MS: u64 = 600_000;
 const RUN_OFFSET: i64 = 1 << 20;
 
 pub(super) fn target_is_there() -> Error {
-    Error::new(ErrorKind::AlreadyExists, OPERATION, "the target holds messages")
+    Error::new(
+        ErrorKind::AlreadyExists,
+        OPERATION,
+        "the target already has messages; fork into an empty thread",
+    )
 }
 
 pub(super) async fn fork(
@@ -66,7 +70,7 @@ pub(super) async fn fork(
             }
         }
     }
-    let message = "the source or the target changed again and again meanwhile";
+    let message = "the source or the target changed during every attempt; try again later";
     Err(Error::new(ErrorKind::Unavailable, OPERATION, message).with_outcome(Outcome::NotApplied))
 }
 
@@ -118,7 +122,11 @@ impl<'a> Copy<'a> {
             messages = next.messages;
         }
         if self.count == 0 {
-            return Err(Error::new(ErrorKind::NotFound, OPERATION, "the source holds no messages"));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                OPERATION,
+                "the source has no messages to copy; check the thread and `up_to`",
+            ));
         }
         Ok(true)
     }

@@ -101,8 +101,12 @@ impl Index {
             asked = Instant::now();
             token = self.register(operation, address, &token).await.map_err(untouched)?;
         }
-        Err(Error::new(ErrorKind::Unavailable, operation, "the thread was erased again and again meanwhile")
-            .with_outcome(Outcome::NotApplied))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            operation,
+            "the thread was erased during every attempt; try again later",
+        )
+        .with_outcome(Outcome::NotApplied))
     }
 
     async fn register(&self, operation: &'static str, address: &Address, refused: &Bytes) -> Result<Bytes> {

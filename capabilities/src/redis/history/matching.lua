@@ -5,8 +5,8 @@
 -- with its count before it: agents and roles that are included, agents and roles that are excluded.
 --
 -- Answers what changes whenever a message is taken away (the number of the last change and the thread's token), the
--- number before which to go on, nothing at the end, and the messages, newest first. A message that was stored without its
--- author beside it is among them whatever the filter, for the caller to judge.
+-- number before which to go on, nothing at the end, and the messages, newest first. A damaged message is among them whatever
+-- the filter, so that the caller reports it.
 local before, messages_max, looks_max, bytes_max = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local includes = ARGV[7] == '1'
 local CHUNK_MIN, CHUNK_MAX, CHUNK_BYTES = 8, 128, 65536

@@ -56,7 +56,7 @@ pub(super) async fn messages(
             return Ok(found);
         }
     }
-    let message = "messages were taken away again and again meanwhile";
+    let message = "messages were removed during every attempt to read them; try again later";
     Err(Error::new(ErrorKind::Unavailable, OPERATION, message).with_outcome(Outcome::NotApplied))
 }
 
@@ -78,11 +78,8 @@ async fn walk(
         }
         for message in step.messages {
             let entry = Entry::parse(message)?;
-            let (seq, judged) = (Seq::new(entry.seq), entry.names_author());
-            let message = entry.into_message()?;
-            if judged || wanted.filter.keeps(wanted.thread, &message) {
-                found.push(StoredMessage { seq, message });
-            }
+            let seq = Seq::new(entry.seq);
+            found.push(StoredMessage { seq, message: entry.into_message()? });
         }
         before = step.before;
         if before.is_none() || found.len() >= wanted.limit {

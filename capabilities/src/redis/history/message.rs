@@ -56,7 +56,7 @@ fn encode(operation: &'static str, message: &ChatMessage) -> Result<Bytes> {
         body.extend_from_slice(name.as_bytes());
         body.push(0);
     }
-    body.extend_from_slice(message.as_bytes());
+    body.extend_from_slice(&message);
     Ok(body.into())
 }
 
@@ -97,17 +97,10 @@ impl Entry {
         self.stored.get(self.body_at..).unwrap_or_default()
     }
 
-    /// Returns true if the body begins with its author. Bodies of older versions do not.
-    pub(super) fn names_author(&self) -> bool {
-        self.body().first() == Some(&AUTHOR)
-    }
-
     /// Returns the position at which the message begins.
     fn message_at(&self) -> Option<usize> {
-        if !self.names_author() {
-            return Some(self.body_at);
-        }
-        let message = self.body().splitn(3, |byte| *byte == 0).nth(2)?;
+        let named = self.body().strip_prefix(&[AUTHOR])?;
+        let message = named.splitn(3, |byte| *byte == 0).nth(2)?;
         Some(self.stored.len() - message.len())
     }
 
@@ -140,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_message_is_taken_apart_at_its_borders() {
+    fn a_stored_message_is_split_at_its_boundaries() {
         let entry = read(b"-3 5 17 9 a run \xc3\xa9\0{\"x\": 1}").unwrap();
         assert_eq!((entry.seq, entry.bytes, entry.thread_bytes), (-3, 5, 17));
         assert_eq!((entry.run(), entry.body()), ("a run é".as_bytes(), &b"{\"x\": 1}"[..]));
@@ -149,29 +142,28 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_its_author_in_front_and_an_older_one_only_json() {
+    fn a_body_has_its_author_in_front() {
         let agent = larder_kernel::AgentId::new("an é\u{1}").unwrap();
         let role = AgentRole::new("r").unwrap();
         let bare = ChatMessage::user("x\0y");
         for (message, front) in [
-            (bare.clone().with_author(agent.clone(), Some(role)), "\u{1}an é\u{1}\0r\0{"),
-            (bare.clone().with_author(agent, None), "\u{1}an é\u{1}\0\0{"),
-            (bare.clone(), "\u{1}\0\0{"),
+            (bare.clone().with_author(agent.clone(), Some(role)), "\u{1}an é\u{1}\0r\0\0{"),
+            (bare.clone().with_author(agent, None), "\u{1}an é\u{1}\0\0\0{"),
+            (bare.clone(), "\u{1}\0\0\0{"),
+            (ChatMessage::user("long ".repeat(500)), "\u{1}\0\0\u{1}"),
         ] {
             let body = encode("test", &message).unwrap();
             assert!(body.starts_with(front.as_bytes()));
             let entry = read(&[b"1 2 3 0 run\0", &body[..]].concat()).unwrap();
-            assert!(entry.names_author());
             assert_eq!(*entry.into_message().unwrap(), message);
         }
-        let older = serde_json::to_vec(&bare).unwrap();
-        let entry = read(&[b"1 2 3 0 run\0", &older[..]].concat()).unwrap();
-        assert!(!entry.names_author());
-        assert_eq!(*entry.into_message().unwrap(), bare);
+        let foreign = serde_json::to_vec(&bare).unwrap();
+        let entry = read(&[b"1 2 3 0 run\0", &foreign[..]].concat()).unwrap();
+        assert_eq!(entry.into_message().unwrap_err().kind(), larder_kernel::ErrorKind::Corrupt);
     }
 
     #[test]
-    fn what_is_no_stored_message_is_refused() {
+    fn an_invalid_stored_message_is_refused() {
         for foreign in ["", "1", "1 2 3 4", "1 2 3 4 run", "a 2 3 4 \0", "1 -2 3 4 \0", "1 2 3  \0"] {
             assert!(read(foreign.as_bytes()).is_none(), "{foreign:?}");
         }

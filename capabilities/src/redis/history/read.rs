@@ -59,7 +59,8 @@ impl Range {
 }
 
 /// Reads messages, which counts as a use of the thread. A plain command is enough, because the server removes
-/// expired messages on time. A second command checks the format and whether the use refreshes the time to live.
+/// expired messages on time. A second command checks the format and whether the use refreshes the time to
+/// live.
 pub(super) async fn messages(
     engine: &Engine,
     operation: &'static str,
@@ -148,5 +149,9 @@ pub(super) fn untouched(error: Error) -> Error {
 }
 
 pub(super) fn at_the_cap(operation: &'static str) -> Error {
-    Error::new(ErrorKind::ResourceExhausted, operation, "the thread has given all numbers that there are")
+    Error::new(
+        ErrorKind::ResourceExhausted,
+        operation,
+        "the thread has used all of its numbers; start another thread",
+    )
 }

@@ -8,8 +8,8 @@
 -- somebody follows it, who may have gone; the time to live where there is one: `t` milliseconds, `r` 1 where use renews it, `e` when it ends; and under `k` with the key behind
 -- it, what an append with that idempotency key answered.
 --
--- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. The body is JSON, behind
--- 0x01 '<author>' NUL '<role>' NUL, each empty where the message names none; older ones have JSON alone.
+-- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. The body is
+-- 0x01 '<author>' NUL '<role>' NUL, each empty where the message names none, and the message, which may be compressed.
 -- Runs: sorted by their bytes, '<run>' NUL '<seq + 2^20, in 16 digits> <size>'. A replacement reaches 999 below 0.
 -- Events: sorted by their number, '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'; kind 1 is a clear, 2
 -- the clear of a run, 3 a replacement.

@@ -58,9 +58,11 @@ pub(super) async fn append(
             let [first, last] = two(OPERATION, numbers)?;
             Ok(Appended { first: Seq::new(first), last: Seq::new(last) })
         }
-        (2, _) => {
-            Err(Error::new(ErrorKind::Conflict, OPERATION, "the idempotency key was used for other messages"))
-        }
+        (2, _) => Err(Error::new(
+            ErrorKind::Conflict,
+            OPERATION,
+            "the idempotency key was used for different messages; use a new key",
+        )),
         (3, _) => Err(at_the_cap(OPERATION)),
         _ => Err(corrupt(OPERATION)),
     }
@@ -102,8 +104,8 @@ pub(super) async fn replace(
             let removed = u64::try_from(removed).map_err(|_| corrupt(OPERATION))?;
             Ok(Replaced { removed, seq: Seq::new(seq) })
         }
-        (2, _) => conflict("the thread does not reach that far"),
-        (3, _) => conflict("the thread lost messages since it was read"),
+        (2, _) => conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again"),
+        (3, _) => conflict("messages were removed from the thread after `seen`; read the thread again"),
         (4, _) => Err(at_the_cap(OPERATION)),
         _ => Err(corrupt(OPERATION)),
     }
@@ -116,7 +118,7 @@ pub(super) async fn set_ttl(engine: &Engine, address: &Address, ttl: Option<Ttl>
     if decode::integer(answer)? == 1 {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::NotFound, OPERATION, "the thread holds no messages"))
+    Err(Error::new(ErrorKind::NotFound, OPERATION, "the thread has no messages; append a message first"))
 }
 
 fn two(operation: &'static str, numbers: Vec<Value>) -> Result<[i64; 2]> {

@@ -46,14 +46,18 @@ static COUNT: LazyLock<Script> = LazyLock::new(|| {
 });
 
 fn conflict(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
 
 fn full(operation: &'static str) -> Error {
     Error::new(
         ErrorKind::ResourceExhausted,
         operation,
-        "the bucket has used up its revisions; use another one",
+        "the bucket has used all of its revisions; use another bucket",
     )
 }
 
@@ -82,7 +86,11 @@ pub(super) async fn put(
     let answer = decode::text(engine.write(OPERATION, &PUT, index, bucket.as_str(), &call).await?)
         .map_err(|error| error.in_operation(OPERATION))?;
     match answer.as_str() {
-        "EXISTS" => Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists")),
+        "EXISTS" => Err(Error::new(
+            ErrorKind::Conflict,
+            OPERATION,
+            "the key already exists; read it or write without the condition",
+        )),
         "CONFLICT" => Err(conflict(OPERATION)),
         "FULL" => Err(full(OPERATION)),
         revision => Ok(Revision::new(revision.parse().map_err(|_| corrupt(OPERATION))?)),

@@ -40,7 +40,11 @@ fn with_tasks(call: Call, operation: &'static str, tasks: &[NewTask]) -> Result<
         call = call.arg(task.id.as_str()).number(task.retries_max).bytes(fixed);
     }
     if bytes > NEW_TASKS_BYTES_MAX {
-        let error = Error::new(ErrorKind::ResourceExhausted, operation, "add so much in several calls");
+        let error = Error::new(
+            ErrorKind::ResourceExhausted,
+            operation,
+            "is too large for one call; add the tasks in several calls",
+        );
         return Err(error.with_field("tasks").with_limit(size(bytes), size(NEW_TASKS_BYTES_MAX)));
     }
     Ok(call)

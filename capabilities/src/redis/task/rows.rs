@@ -87,25 +87,40 @@ impl Answer {
     pub(super) fn refusal(mut self, operation: &'static str) -> Error {
         let conflict = |message: &'static str| Error::new(ErrorKind::Conflict, operation, message);
         match self.word.as_str() {
-            "no_board" => Error::new(ErrorKind::NotFound, operation, "there is no such board"),
-            "no_task" => Error::new(ErrorKind::NotFound, operation, "there is no such task on the board"),
-            "exists" => Error::new(ErrorKind::AlreadyExists, operation, "the board is there"),
-            "taken" => {
-                Error::new(ErrorKind::AlreadyExists, operation, "a task with one of the ids is on the board")
-                    .with_field("tasks.id")
+            "no_board" => {
+                Error::new(ErrorKind::NotFound, operation, "the board does not exist; create it first")
             }
-            "revision" => conflict("the task is at another revision"),
-            "token" => conflict("the token is not the one of the task's lease"),
+            "no_task" => {
+                Error::new(ErrorKind::NotFound, operation, "the board has no task with this id; check the id")
+            }
+            "exists" => Error::new(
+                ErrorKind::AlreadyExists,
+                operation,
+                "the board already exists; add tasks to it or use another id",
+            ),
+            "taken" => Error::new(
+                ErrorKind::AlreadyExists,
+                operation,
+                "the board already has a task with one of these ids; use new ids",
+            )
+            .with_field("tasks.id"),
+            "revision" => conflict("the task is at another revision; read the task and try again"),
+            "token" => conflict("the token does not match the task's lease; claim the task again"),
             "status" => {
-                let error = conflict("a task that stands so cannot take this step");
+                let error = conflict(
+                    "this transition is not allowed; see the table of transitions of \
+                                      `TaskStore`",
+                );
                 match decode::text(self.next()).ok().as_deref().and_then(status) {
                     Some(from) => error.with_context("from", from.as_str()),
                     None => error,
                 }
             }
-            "full" => {
-                Error::new(ErrorKind::ResourceExhausted, operation, "the board has used up its numbers")
-            }
+            "full" => Error::new(
+                ErrorKind::ResourceExhausted,
+                operation,
+                "the board has used all of its numbers; create another board",
+            ),
             _ => corrupt(operation),
         }
     }

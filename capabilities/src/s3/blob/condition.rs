@@ -95,9 +95,11 @@ impl Condition {
         let nothing =
             status(error) == Some(404) && !matches!(code(error), Some("NoSuchBucket" | "NoSuchUpload"));
         match self {
-            Self::Absent if refused => {
-                Error::new(ErrorKind::Conflict, OPERATION, "a blob with this key exists")
-            }
+            Self::Absent if refused => Error::new(
+                ErrorKind::Conflict,
+                OPERATION,
+                "a blob with this key already exists; use another key or write without the condition",
+            ),
             Self::Matches(_) if refused || nothing => other_version(),
             Self::None => failed(OPERATION, Effect::Repeatable, error),
             Self::Absent | Self::Matches(_) => failed(OPERATION, Effect::Once, error),
@@ -109,7 +111,7 @@ fn other_version() -> Error {
     Error::new(
         ErrorKind::Conflict,
         OPERATION,
-        "the blob has another ETag or is gone; read it again and decide anew",
+        "the blob has another ETag or does not exist; read it again and retry",
     )
 }
 

@@ -42,7 +42,11 @@ pub(crate) async fn copy(
             return Ok(copied);
         }
     }
-    Err(Error::new(ErrorKind::Conflict, OPERATION, "the source keeps changing while it is copied"))
+    Err(Error::new(
+        ErrorKind::Conflict,
+        OPERATION,
+        "the source changed during every attempt to copy it; try again later",
+    ))
 }
 
 /// Copies the known version; `None` if the source has another version by now.

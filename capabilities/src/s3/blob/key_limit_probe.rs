@@ -48,8 +48,8 @@ async fn search(engine: &Engine, folder: &str, most: usize) -> Result<usize> {
         return Err(Error::invalid(
             OPEN,
             "url",
-            "has a prefix under which the server cannot keep the names of short keys; use a shorter prefix, or a bucket \
-             with a shorter name",
+            "has a prefix that makes the names of short keys too long for the server; use a shorter prefix, \
+             or a bucket with a shorter name",
         ));
     }
     while refused - kept > NEAR_BYTES {

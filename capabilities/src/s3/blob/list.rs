@@ -46,7 +46,7 @@ pub(crate) async fn page(
         return Err(Error::new(
             ErrorKind::Unexpected,
             operation,
-            "the server cut a listing short at nothing",
+            "the server returned an incomplete listing without a position; use another server",
         )
         .with_outcome(Outcome::NotApplied));
     }

@@ -28,7 +28,7 @@ pub(crate) async fn presign(
         .start_time(began)
         .expires_in(valid_for)
         .build()
-        .map_err(|_| Error::invalid(OPERATION, "valid_for", "is no time that a URL can be valid for"))?;
+        .map_err(|_| Error::invalid(OPERATION, "valid_for", "is not a possible validity of a URL"))?;
     let object = layout.object(key);
     let signed = match request.method {
         PresignMethod::Get => {
@@ -67,6 +67,6 @@ fn check_method(signed: &PresignedRequest, method: PresignMethod) -> Result<()> 
     if signed.method() == wanted {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Unexpected, OPERATION, "another method was signed than the one asked for")
+    Err(Error::new(ErrorKind::Unexpected, OPERATION, "the URL was signed for another method")
         .with_outcome(Outcome::NotApplied))
 }

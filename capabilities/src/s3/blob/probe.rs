@@ -76,7 +76,7 @@ fn late() -> Error {
     Error::new(
         ErrorKind::Timeout,
         OPEN,
-        "the server answers too slowly for its conditional writes to be tried out; check its load and the network",
+        "the server responds too slowly to test its conditional writes; check its load and the network",
     )
     .with_outcome(Outcome::NotApplied)
 }
@@ -86,7 +86,7 @@ fn ended() -> Error {
 }
 
 fn changed() -> Error {
-    Error::new(ErrorKind::Conflict, OPEN, "another write came between")
+    Error::new(ErrorKind::Conflict, OPEN, "another client wrote during the call; try again")
 }
 
 fn random() -> String {

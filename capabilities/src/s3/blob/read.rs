@@ -185,9 +185,13 @@ fn changed() -> Error {
 }
 
 fn broke_off() -> Error {
-    Error::new(ErrorKind::Unavailable, OPERATION, "the connection broke off and could not be taken up again")
-        .with_outcome(Outcome::NotApplied)
-        .with_idempotent(true)
+    Error::new(
+        ErrorKind::Unavailable,
+        OPERATION,
+        "the connection was lost and could not be restored; try again",
+    )
+    .with_outcome(Outcome::NotApplied)
+    .with_idempotent(true)
 }
 
 /// A body that is being received, and the range of the blob that it still delivers.

@@ -109,8 +109,12 @@ impl Upload {
                 failed(OPERATION, Effect::Repeatable, &error).with_outcome(Outcome::NotApplied)
             })?;
             let id = answer.upload_id.ok_or_else(|| {
-                Error::new(ErrorKind::Unexpected, OPERATION, "the server begins an upload without naming it")
-                    .with_outcome(Outcome::NotApplied)
+                Error::new(
+                    ErrorKind::Unexpected,
+                    OPERATION,
+                    "the server returned no id for an upload; use another server",
+                )
+                .with_outcome(Outcome::NotApplied)
             })?;
             Ok(Self {
                 engine,
@@ -136,7 +140,7 @@ impl Upload {
     pub(crate) async fn push(&mut self, chunk: Chunk) -> Result<()> {
         if self.next > PARTS_MAX {
             let error =
-                Error::new(ErrorKind::ResourceExhausted, OPERATION, "the blob is larger than S3 takes");
+                Error::new(ErrorKind::ResourceExhausted, OPERATION, "is larger than S3 accepts; split it");
             return Err(error);
         }
         while !self.parts.is_empty() && self.in_flight + chunk.bytes() > IN_FLIGHT_BYTES_MAX {

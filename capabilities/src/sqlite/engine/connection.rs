@@ -32,7 +32,7 @@ pub(super) fn writer(config: &SqliteConfig, schema: Schema) -> Fallible<(Connect
             let error = Error::new(
                 ErrorKind::PermissionDenied,
                 OPERATION,
-                "the file may not be written; check the rights of the file and of its folder",
+                "the file cannot be written; check the permissions of the file and of its folder",
             );
             return Err(error.with_field("path").into());
         }
@@ -41,8 +41,12 @@ pub(super) fn writer(config: &SqliteConfig, schema: Schema) -> Fallible<(Connect
         // The switch to WAL does not always wait for its lock, so the caller retries the whole step.
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if !mode.eq_ignore_ascii_case("wal") {
-            let error =
-                Error::new(ErrorKind::Unsupported, OPERATION, "the file system allows no WAL journal");
+            let error = Error::new(
+                ErrorKind::Unsupported,
+                OPERATION,
+                "the file system does not support a \
+                                                               write-ahead log; use a local disk",
+            );
             return Err(error.with_field("path").into());
         }
         set_synchronous(&connection, config)?;
@@ -102,8 +106,8 @@ pub(super) fn with_absolute_path(mut config: SqliteConfig) -> Result<SqliteConfi
     if config.path.as_os_str().is_empty() || config.path.as_os_str() == ":memory:" {
         return Err(invalid("names no file; for a store in memory use the memory backend"));
     }
-    config.path =
-        std::path::absolute(&config.path).map_err(|_| invalid("is relative to a folder that is gone"))?;
+    config.path = std::path::absolute(&config.path)
+        .map_err(|_| invalid("is relative to a folder that no longer exists; use an absolute path"))?;
     Ok(config)
 }
 
@@ -114,7 +118,7 @@ fn check_path(path: &Path) -> Result<(), Error> {
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
-        Some(folder) if !folder.is_dir() => invalid("the folder of the file does not exist; make it first"),
+        Some(folder) if !folder.is_dir() => invalid("the folder of the file does not exist; create it first"),
         _ => Ok(()),
     }
 }

@@ -132,7 +132,7 @@ mod tests {
     /// Regression test: a single caller whose writes were rejected waited each time for the callers of the
     /// last commit.
     #[test]
-    fn a_transaction_that_expects_nobody_leaves_nobody_to_wait_for() {
+    fn a_transaction_without_expected_callers_does_not_wait() {
         let (_jobs, queue) = channel();
         let mut group_commit = GroupCommit::expecting(1_000_000);
         group_commit.collect_batch(&queue, &mut vec![job()]);

@@ -51,7 +51,11 @@ pub(super) fn spawn(
 
 /// Returns the error for a thread that the system cannot start.
 pub(super) fn no_thread() -> Error {
-    Error::new(ErrorKind::ResourceExhausted, "sqlite.open", "the system gives no more threads")
+    Error::new(
+        ErrorKind::ResourceExhausted,
+        "sqlite.open",
+        "the operating system cannot start another thread; raise the limit of the process",
+    )
 }
 
 fn run(config: &SqliteConfig, queue: &Mutex<Receiver<ReadJob>>, opened: oneshot::Sender<Result<()>>) {

@@ -47,7 +47,7 @@ async fn numbers(engine: &Engine) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn jobs_that_share_a_commit_are_answered_each_and_a_failed_one_takes_none_with_it() {
+async fn jobs_of_one_commit_succeed_and_fail_independently() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let hold = engine.write("test.hold", |_| {
@@ -62,7 +62,7 @@ async fn jobs_that_share_a_commit_are_answered_each_and_a_failed_one_takes_none_
 }
 
 #[tokio::test]
-async fn a_job_whose_future_is_dropped_is_done_whole() {
+async fn a_job_whose_future_is_dropped_completes() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let dropped = tokio::time::timeout(Duration::ZERO, async {
@@ -82,7 +82,7 @@ async fn a_job_whose_future_is_dropped_is_done_whole() {
 
 /// Regression test: each call waited for the lock from the instant at which the calls before it gave up.
 #[tokio::test]
-async fn calls_that_wait_for_another_process_give_up_each_in_its_own_time() {
+async fn calls_that_wait_for_another_process_time_out_independently() {
     const PATIENCE: Duration = Duration::from_millis(400);
     let folder = TempDir::new().unwrap();
     drop(open(&folder).await);
@@ -143,7 +143,7 @@ async fn a_path_is_a_path_whatever_it_looks_like() {
 }
 
 #[tokio::test]
-async fn a_job_that_panics_leaves_nothing_and_the_thread_goes_on() {
+async fn a_panicking_job_leaves_nothing_and_the_thread_continues() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let panicked: Result<()> = engine
@@ -162,7 +162,7 @@ async fn a_job_that_panics_leaves_nothing_and_the_thread_goes_on() {
 }
 
 #[tokio::test]
-async fn several_handles_open_a_new_file_at_once_and_write_side_by_side() {
+async fn several_handles_open_a_new_file_and_write_concurrently() {
     let folder = TempDir::new().unwrap();
     let engines = futures_util::future::join_all((0..4).map(|_| open(&folder))).await;
     let jobs = (0..40_usize).map(|n| add(engines[n % 4].clone(), i64::try_from(n).unwrap()));
@@ -216,7 +216,7 @@ async fn refused(path: std::path::PathBuf) -> (ErrorKind, Option<&'static str>) 
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_refused_by_kind_and_left_alone() {
+async fn an_unusable_file_is_refused_by_kind_and_not_changed() {
     let folder = TempDir::new().unwrap();
     let file = |name: &str| folder.path().join(name);
     assert_eq!(refused(file("none/larder.db")).await, (ErrorKind::InvalidInput, Some("path")));
@@ -251,7 +251,7 @@ async fn hold(engine: &Engine) -> mpsc::Sender<()> {
 }
 
 #[tokio::test]
-async fn a_transaction_that_is_lost_midway_is_acknowledged_to_nobody() {
+async fn a_lost_transaction_is_acknowledged_to_no_caller() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let release = hold(&engine).await;
@@ -268,7 +268,7 @@ async fn a_transaction_that_is_lost_midway_is_acknowledged_to_nobody() {
 }
 
 #[tokio::test]
-async fn what_was_judged_by_a_write_that_was_then_lost_is_not_told_as_the_truth() {
+async fn a_verdict_from_a_lost_write_is_not_returned() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let release = hold(&engine).await;
@@ -319,7 +319,7 @@ async fn a_handle_that_never_stops_writing_leaves_others_their_turn() {
 }
 
 #[test]
-fn many_that_open_one_new_file_at_once_all_get_it() {
+fn concurrent_openings_of_one_new_file_all_succeed() {
     for _ in 0..20 {
         let folder = TempDir::new().unwrap();
         let config = SqliteConfig::new(folder.path().join("larder.db"));
@@ -361,7 +361,7 @@ fn log_bytes(folder: &TempDir) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_stays_small_though_somebody_always_reads() {
+async fn the_log_stays_small_under_constant_reads() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     let (done, ended) = watch::channel(false);
@@ -392,7 +392,7 @@ async fn the_log_stays_small_though_somebody_always_reads() {
 
 /// The commit hook replaces SQLite's automatic checkpoints.
 #[tokio::test]
-async fn the_log_begins_anew_where_nobody_reads() {
+async fn the_log_restarts_without_readers() {
     let folder = TempDir::new().unwrap();
     let engine = open(&folder).await;
     write_records(&engine, 40).await;

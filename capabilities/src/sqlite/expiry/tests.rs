@@ -65,7 +65,7 @@ fn brief() -> Ttl {
 }
 
 #[tokio::test]
-async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts_and_its_numbers_go_on() {
+async fn an_unused_expired_thread_is_removed_in_parts_and_its_numbers_continue() {
     let database = Database::new();
     let sqlite = database.open().await;
     let history = sqlite.history(app());
@@ -92,7 +92,7 @@ async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts_and_its_numbe
 
 /// Between two steps the thread is absent, and a clock that is set back does not restore half of it.
 #[tokio::test]
-async fn a_thread_that_is_half_gone_is_gone() {
+async fn a_partially_removed_thread_reads_as_empty() {
     let database = Database::new();
     let sqlite = database.open().await;
     let history = sqlite.history(app());
@@ -112,7 +112,7 @@ async fn a_thread_that_is_half_gone_is_gone() {
 }
 
 #[tokio::test]
-async fn use_that_prolongs_a_life_is_seen_when_its_first_end_has_passed() {
+async fn an_extension_is_seen_after_the_first_expiry() {
     let database = Database::new();
     let sqlite = database.open().await;
     let history = sqlite.history(app());
@@ -127,7 +127,7 @@ async fn use_that_prolongs_a_life_is_seen_when_its_first_end_has_passed() {
 }
 
 #[tokio::test]
-async fn writes_remove_expired_data_by_themselves() {
+async fn writes_remove_expired_data() {
     let database = Database::new();
     let sqlite = database.open().await;
     write(&sqlite.history(app()), &thread("gone"), MANY, Some(brief())).await;
@@ -143,7 +143,7 @@ async fn writes_remove_expired_data_by_themselves() {
 }
 
 #[tokio::test]
-async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk_and_watchers_learn_of_it() {
+async fn an_expired_value_is_removed_without_writes_and_watchers_are_notified() {
     let database = Database::new();
     let sqlite = database.open().await;
     let values = sqlite.key_value(app());
@@ -152,13 +152,25 @@ async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk_and_watchers_
     let brief = |ttl_ms| KeyValuePutOptions::default().with_ttl(Duration::from_millis(ttl_ms));
     let put = values.put(&bucket, &gone, Bytes::from_static(b"value"), brief(1)).await.unwrap();
     values.set(&bucket, &kept, Bytes::from_static(b"value")).await.unwrap();
-    database.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
+    database
+        .look()
+        .execute_batch(
+            "UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = \
+                                   sweep_ms - 70000",
+        )
+        .unwrap();
     // A key that has just expired stays, because active watchers may not have read its put.
     values.put(&bucket, &recent, Bytes::from_static(b"value"), brief(1)).await.unwrap();
     // The write removed the other key.
     assert_eq!(database.count("kv_tombstones WHERE expired = 1"), 1);
     assert_eq!(sqlite.sweep().await.unwrap(), 0);
-    database.look().execute_batch("UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = sweep_ms - 70000").unwrap();
+    database
+        .look()
+        .execute_batch(
+            "UPDATE kv_entries SET expires_ms = expires_ms - 70000; UPDATE kv_buckets SET sweep_ms = \
+                                   sweep_ms - 70000",
+        )
+        .unwrap();
     assert_eq!(sqlite.sweep().await.unwrap(), 1);
     assert_eq!((database.count("kv_entries"), database.count("kv_buckets WHERE sweep_ms IS NULL")), (1, 1));
     let events = values.watch(&bucket, "", Revision::ZERO).await.unwrap();

@@ -69,7 +69,7 @@ fn expected(all: &[Relationship], query: &NeighborQuery) -> (Vec<(EntityId, u32)
 }
 
 #[tokio::test]
-async fn walks_are_those_of_the_definition() {
+async fn traversals_equal_the_definition() {
     let folder = TempDir::new().unwrap();
     let sqlite = Sqlite::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
     for seed in 0..3 {
@@ -103,7 +103,7 @@ async fn walks_are_those_of_the_definition() {
 }
 
 #[tokio::test]
-async fn what_is_found_is_what_every_part_of_the_query_names() {
+async fn relationships_satisfy_every_part_of_the_query() {
     let folder = TempDir::new().unwrap();
     let sqlite = Sqlite::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
     let graph = sqlite.graph(Namespace::new("n").unwrap());
@@ -173,7 +173,7 @@ async fn no_lookup_visits_more_than_its_index() {
 }
 
 #[tokio::test]
-async fn no_statement_of_a_walk_is_made_anew_for_another_entity() {
+async fn no_statement_of_a_traversal_is_prepared_again_for_another_entity() {
     let folder = TempDir::new().unwrap();
     let sqlite = Sqlite::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
     let job = |connection: &Connection| {

@@ -25,9 +25,11 @@ pub(super) const OUT: &str =
 pub(super) const IN: &str =
     "SELECT key, source, relationship_type FROM relationships WHERE target = ?1 AND id >= ?2 ORDER BY id";
 /// All relationships of an entity, with all their columns.
-pub(super) const FULL_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties FROM relationships \
+pub(super) const FULL_OUT: &str = "SELECT key, target, id, relationship_type, source, target, properties \
+                                   FROM relationships \
      WHERE source = ?1 ORDER BY id";
-pub(super) const FULL_IN: &str = "SELECT key, source, id, relationship_type, source, target, properties FROM relationships \
+pub(super) const FULL_IN: &str = "SELECT key, source, id, relationship_type, source, target, properties FROM \
+                                  relationships \
      WHERE target = ?1 ORDER BY id";
 
 /// The cost of a relationship in a read's budget: one page each for its row, its other end, and the id of

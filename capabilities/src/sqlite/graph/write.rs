@@ -77,7 +77,7 @@ fn end(connection: &Connection, namespace: &Namespace, id: &EntityId, field: &'s
         Error::new(
             ErrorKind::NotFound,
             "graph.upsert_relationships",
-            "an end of the relationship is no entity of the graph",
+            "the source or target entity does not exist; write the entities first",
         )
         .with_field(field)
         .into()

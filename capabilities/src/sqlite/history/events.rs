@@ -79,7 +79,8 @@ impl Subscription {
 }
 
 fn closed() -> Error {
-    Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed").with_outcome(Outcome::NotApplied)
+    Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed; open it again")
+        .with_outcome(Outcome::NotApplied)
 }
 
 /// A stored event of a thread that is not a message.

@@ -13,7 +13,7 @@ pub(super) struct Encoded {
     run: Option<RunId>,
     author: Option<Author>,
     pub(super) bytes: i64,
-    pub(super) body: String,
+    pub(super) body: Vec<u8>,
 }
 
 impl Encoded {
@@ -45,7 +45,7 @@ impl Encoded {
 
 /// Returns the message in `column`.
 pub(super) fn decode(row: &Row<'_>, column: usize) -> Fallible<Arc<ChatMessage>> {
-    let body = row.get_ref(column)?.as_bytes().ok();
+    let body = row.get_ref(column)?.as_blob().ok();
     Ok(body.and_then(crate::message::decode).ok_or_else(|| corrupt("history.read"))?)
 }
 

@@ -43,7 +43,8 @@ pub(super) struct Matching {
 /// are JSON.
 pub(super) const MATCHING: &str = "SELECT seq, body FROM messages
      WHERE thread = ?1 AND seq < ?2
-        AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM json_each(?6)))
+        AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM \
+        json_each(?6)))
         AND author NOT IN (SELECT value FROM json_each(?7))
         AND author_role NOT IN (SELECT value FROM json_each(?8))
      ORDER BY seq DESC LIMIT ?3";
@@ -166,7 +167,10 @@ fn window(
     // SQLite does not load a body that is too long for the read.
     macro_rules! select {
         ($rest:literal) => {
-            concat!("SELECT seq, CASE WHEN bytes <= ?4 THEN body END FROM messages WHERE thread = ?1 ", $rest)
+            concat!(
+                "SELECT seq, CASE WHEN bytes <= ?4 THEN body END, bytes FROM messages WHERE thread = ?1 ",
+                $rest
+            )
         };
     }
     let (text, from) = match range {
@@ -178,9 +182,10 @@ fn window(
     let mut rows = statement.query([thread, from, length(limit), budget.row_bytes_max()])?;
     let mut messages = Vec::with_capacity(limit.min(INLINE_ROWS_MAX));
     while let Some(row) = rows.next()? {
-        let body = row.get_ref(1)?.as_bytes_or_null().map_err(|_| corrupt("history.read"))?;
+        let body = row.get_ref(1)?.as_blob_or_null().map_err(|_| corrupt("history.read"))?;
         let body = body.ok_or(Failure::BudgetExceeded)?;
-        budget.take(length(body.len()))?;
+        // A compressed body costs the time of the whole message.
+        budget.take(length(body.len()).max(row.get(2)?))?;
         messages.push(stored(row)?);
     }
     if matches!(range, Range::Before(_)) {

@@ -86,7 +86,7 @@ async fn an_idempotency_key_outlives_a_clear_and_refuses_other_messages() {
 }
 
 #[tokio::test]
-async fn a_replacement_stands_on_the_numbers_that_it_replaces() {
+async fn a_replacement_uses_the_numbers_that_it_replaces() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     for word in ["a", "b", "c"] {
@@ -134,7 +134,7 @@ async fn a_subscription_reads_the_backlog_and_then_what_other_handles_write() {
 }
 
 #[tokio::test]
-async fn a_late_subscriber_meets_a_replacement_after_its_messages() {
+async fn a_late_subscriber_receives_a_replacement_after_its_messages() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     for word in ["a", "b", "c"] {
@@ -152,7 +152,7 @@ async fn a_late_subscriber_meets_a_replacement_after_its_messages() {
 }
 
 #[tokio::test]
-async fn a_fork_is_a_thread_of_its_own() {
+async fn a_fork_is_a_separate_thread() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let fork = Thread::new("agent", "fork").unwrap();
@@ -203,7 +203,7 @@ async fn a_fork_in_several_steps_keeps_order_numbers_and_sizes() {
 }
 
 #[tokio::test]
-async fn an_expiry_is_a_clear_that_use_can_put_off() {
+async fn an_expiry_is_a_clear_that_use_postpones() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let sliding = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(900)));
@@ -266,7 +266,7 @@ async fn a_thread_is_listed_exactly_while_it_holds_messages() {
 }
 
 #[tokio::test]
-async fn a_read_that_finds_the_thread_expired_looks_again_where_an_earlier_read_prolonged_it() {
+async fn a_read_of_an_expired_thread_checks_again_for_an_extended_expiry() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let options = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_millis(1_800)));
@@ -286,7 +286,7 @@ async fn a_read_that_finds_the_thread_expired_looks_again_where_an_earlier_read_
 }
 
 #[tokio::test]
-async fn a_window_is_whole_whether_its_messages_are_small_large_or_many() {
+async fn a_window_is_complete_for_small_large_and_many_messages() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     for (number, length) in

@@ -39,7 +39,8 @@ pub(super) struct ThreadRow {
 impl ThreadRow {
     pub(super) fn find(sql: &Connection, address: &Address) -> Fallible<Option<Self>> {
         let mut statement = sql.prepare_cached(
-            "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, sweep_ms
+            "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, \
+             sweep_ms
              FROM threads WHERE namespace = ?1 AND agent = ?2 AND session = ?3",
         )?;
         let thread = &address.thread;
@@ -49,7 +50,8 @@ impl ThreadRow {
 
     pub(super) fn with_id(sql: &Connection, id: i64) -> Fallible<Option<Self>> {
         let mut statement = sql.prepare_cached(
-            "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, sweep_ms
+            "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, \
+             sweep_ms
              FROM threads WHERE id = ?1",
         )?;
         Ok(statement.query_row([id], Self::read).optional()?)
@@ -76,7 +78,8 @@ impl ThreadRow {
             return Ok(row);
         }
         let mut statement = sql.prepare_cached(
-            "INSERT INTO threads (namespace, agent, session, live, last_seq, changed_seq, messages, bytes, ttl_refresh)
+            "INSERT INTO threads (namespace, agent, session, live, last_seq, changed_seq, messages, bytes, \
+             ttl_refresh)
              VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, 0)",
         )?;
         let thread = &address.thread;

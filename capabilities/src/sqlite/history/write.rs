@@ -80,7 +80,7 @@ fn repeated(
         Some(_) => Err(Error::new(
             ErrorKind::Conflict,
             "history.append_many",
-            "the idempotency key was used for other messages",
+            "the idempotency key was used for different messages; use a new key",
         )
         .into()),
     }
@@ -111,7 +111,11 @@ pub(super) fn clear_run(sql: &Connection, row: &mut ThreadRow, run: &RunId) -> F
 }
 
 pub(super) fn target_exists() -> Error {
-    Error::new(ErrorKind::AlreadyExists, "history.fork", "the target holds messages")
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "history.fork",
+        "the target already has messages; fork into an empty thread",
+    )
 }
 
 pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: Seq) -> Fallible<Forked> {
@@ -123,7 +127,12 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
     let source = source.filter(|row| row.messages > 0).map_or(0, |row| row.id);
     let slices = slices(sql, source, up_to.get())?;
     if slices.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, "history.fork", "the source holds no messages").into());
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            "history.fork",
+            "the source has no messages to copy; check the thread and `up_to`",
+        )
+        .into());
     }
     let mut row = ThreadRow::find_or_make(sql, target)?;
     let mut statement = sql.prepare_cached(
@@ -190,10 +199,10 @@ pub(super) fn replace(
     let found = expire(sql, address)?;
     let (last_seq, changed_seq) = found.map_or((0, 0), |row| (row.last_seq, row.changed_seq));
     if seen.get() > last_seq {
-        return conflict("the thread does not reach that far");
+        return conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again");
     }
     if changed_seq > seen.get() {
-        return conflict("the thread lost messages since it was read");
+        return conflict("messages were removed from the thread after `seen`; read the thread again");
     }
     let mut row = ThreadRow::find_or_make(sql, address)?;
     let removed = remove_up_to(sql, &mut row, up_to.get())?;

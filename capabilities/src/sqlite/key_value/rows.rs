@@ -55,7 +55,11 @@ fn next_revision(sql: &Connection, address: &Address) -> Fallible<i64> {
 }
 
 fn conflict(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is not at the revision given")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
 
 pub(super) fn put(
@@ -71,7 +75,12 @@ pub(super) fn put(
         KeyValueCondition::None => {}
         KeyValueCondition::Absent => {
             if revision_of(sql, address, key, now_ms)?.is_some() {
-                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists").into());
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    OPERATION,
+                    "the key already exists; read it or write without the condition",
+                )
+                .into());
             }
         }
         KeyValueCondition::AtRevision(at) => {

@@ -35,7 +35,7 @@ async fn take(events: &mut KeyValueEvents, count: usize) -> Vec<(u64, String, bo
 }
 
 #[tokio::test]
-async fn conditions_compare_with_what_is_there() {
+async fn conditions_compare_with_the_stored_blob() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let first = store.create(&bucket(), &key("a"), Bytes::new()).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_prefix_is_bytes_and_pages_visit_each_key_once() {
 }
 
 #[tokio::test]
-async fn a_watch_follows_other_handles_and_learns_of_deletions() {
+async fn a_watch_receives_changes_and_deletions_of_other_handles() {
     let folder = TempDir::new().unwrap();
     let (ours, theirs) = (open(&folder).await, open(&folder).await);
     for name in ["a1", "b", "a2", "a1"] {
@@ -96,7 +96,7 @@ async fn a_watch_follows_other_handles_and_learns_of_deletions() {
 }
 
 #[tokio::test]
-async fn a_bucket_remembers_its_last_deletions_and_says_so_beyond() {
+async fn a_bucket_remembers_its_last_deletions_and_refuses_older_watches() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let deletions = BUCKET_TOMBSTONES_MAX + 300;

@@ -46,7 +46,7 @@ impl ChangeLog for BucketLog {
 
     async fn wait(&mut self) -> Result<()> {
         self.commits.changed().await.map_err(|_| {
-            Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed")
+            Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed; open it again")
                 .with_outcome(Outcome::NotApplied)
         })
     }

@@ -40,10 +40,13 @@ fn listing(connection: &Connection) -> String {
     add("SELECT 'foreign key ' || m.name || '.' || f.\"from\" || ' to ' || f.\"table\" || '.' || f.\"to\" ||
             ' on delete ' || f.on_delete || ' on update ' || f.on_update
          FROM sqlite_schema m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table' ORDER BY 1");
-    add("SELECT 'index ' || i.name || iif(i.\"unique\", ' unique', '') || iif(i.partial, ' partial', '') || ' ' ||
+    add(
+        "SELECT 'index ' || i.name || iif(i.\"unique\", ' unique', '') || iif(i.partial, ' partial', '') || \
+         ' ' ||
             (SELECT group_concat(ifnull(c.name, 'rowid') || ' ' || c.coll || iif(c.\"desc\", ' desc', '') ||
                 iif(c.key, '', ' stored'), ', ') FROM pragma_index_xinfo(i.name) c)
-         FROM sqlite_schema m, pragma_index_list(m.name) i WHERE m.type = 'table' ORDER BY i.name");
+         FROM sqlite_schema m, pragma_index_list(m.name) i WHERE m.type = 'table' ORDER BY i.name",
+    );
     lines.join("\n") + "\n"
 }
 
@@ -71,7 +74,7 @@ async fn a_new_file_has_the_recorded_schema() {
 }
 
 #[tokio::test]
-async fn an_older_file_is_refused_by_name_and_left_as_it_is() {
+async fn an_older_file_is_refused_by_name_and_not_changed() {
     let folder = TempDir::new().unwrap();
     for version in 1..BASELINE {
         let path = folder.path().join(format!("{version}.db"));

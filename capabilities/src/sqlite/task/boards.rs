@@ -41,7 +41,13 @@ pub(super) fn create(
             |row| row.get(0),
         )
         .optional()?;
-    let key = key.ok_or_else(|| Error::new(ErrorKind::AlreadyExists, CREATE, "the board is there"))?;
+    let key = key.ok_or_else(|| {
+        Error::new(
+            ErrorKind::AlreadyExists,
+            CREATE,
+            "the board already exists; add tasks to it or use another id",
+        )
+    })?;
     let planned = check::size(append(connection, key, tasks, CREATE)?.len());
     let tasks = BoardStatusCounts { planned, ..BoardStatusCounts::default() };
     Ok(Board { id: board.clone(), label, parent, tasks })
@@ -55,7 +61,7 @@ pub(super) fn add(
     tasks: Vec<NewTask>,
 ) -> Fallible<Vec<Task>> {
     let key = board_key(connection, namespace, board)?
-        .ok_or_else(|| not_found(ADD_TASKS, "the board is not there"))?;
+        .ok_or_else(|| not_found(ADD_TASKS, "the board does not exist; create it first"))?;
     append(connection, key, tasks, ADD_TASKS)
 }
 
@@ -77,8 +83,12 @@ fn append(
     for (position, task) in (first..).zip(tasks) {
         let task = task.into_task(TaskPosition(position), revision);
         insert_task(connection, board, &task)?.ok_or_else(|| {
-            Error::new(ErrorKind::AlreadyExists, operation, "a task with one of the ids is on the board")
-                .with_field("tasks.id")
+            Error::new(
+                ErrorKind::AlreadyExists,
+                operation,
+                "the board already has a task with one of these ids; use new ids",
+            )
+            .with_field("tasks.id")
         })?;
         added.push(task);
     }

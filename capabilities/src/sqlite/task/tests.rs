@@ -52,7 +52,7 @@ async fn claims_take_the_first_free_task_and_stale_tokens_stay_stale() {
 }
 
 #[tokio::test]
-async fn numbers_go_on_in_a_board_made_anew() {
+async fn numbers_continue_in_a_board_created_again() {
     let folder = TempDir::new().unwrap();
     let store = store(&folder).await;
     let (board, worker) = (BoardId::new("c", "a").unwrap(), WorkerId::new("w").unwrap());
@@ -91,7 +91,7 @@ async fn no_lookup_visits_the_whole_board() {
 }
 
 #[tokio::test]
-async fn a_claim_costs_the_same_whatever_waits_is_done_or_held() {
+async fn the_cost_of_a_claim_is_independent_of_other_tasks() {
     let folder = TempDir::new().unwrap();
     let store = store(&folder).await;
     let counting = crate::sqlite::tests::Counting::open(&folder.path().join("larder.db"));

@@ -28,9 +28,9 @@ fn find(
     operation: &'static str,
 ) -> Fallible<Found> {
     let board = board_key(connection, namespace, board)?
-        .ok_or_else(|| not_found(operation, "the board is not there"))?;
+        .ok_or_else(|| not_found(operation, "the board does not exist; create it first"))?;
     let task = find_task(connection, board, id)?
-        .ok_or_else(|| not_found(operation, "the task is not on the board"))?;
+        .ok_or_else(|| not_found(operation, "the board has no task with this id; check the id"))?;
     Ok(Found { board, task })
 }
 
@@ -87,8 +87,12 @@ pub(super) fn increment_retry(
     let mut found = find(connection, namespace, board, id, RETRY)?;
     check_lease(RETRY, &found.task, token)?;
     if !found.task.status.allows_retry() {
-        let error = Error::new(ErrorKind::Conflict, RETRY, "a task that stands so cannot be retried")
-            .with_context("from", found.task.status.as_str());
+        let error = Error::new(
+            ErrorKind::Conflict,
+            RETRY,
+            "a task in this status cannot be retried; use `force_retry`",
+        )
+        .with_context("from", found.task.status.as_str());
         return Err(error.into());
     }
     if found.task.retries >= found.task.retries_max {

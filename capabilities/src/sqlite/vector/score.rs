@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_are_kept_and_ties_go_by_id() {
+    fn the_best_hits_are_kept_and_ties_are_ordered_by_id() {
         let mut top = TopK::new(2, Some(0.0));
         for (score, id) in [(0.5, "c"), (-0.1, "x"), (0.5, "b"), (0.5, "a"), (0.4, "z")] {
             if top.wants(score, id.as_bytes()) {

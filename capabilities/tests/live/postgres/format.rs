@@ -106,7 +106,7 @@ fn assert_refused(written: Result<()>, call: usize) {
     assert!(error.message().contains("`larder load` into a new database"), "{error}");
 }
 
-pub(crate) async fn a_database_of_a_newer_format_is_refused_by_number_and_left_as_it_is() {
+pub(crate) async fn a_database_of_a_newer_format_is_refused_by_number_and_not_changed() {
     with_database("newer", async |url: String| {
         let newer = open_next(&url).await;
         write_in_each_way(&newer).await.into_iter().for_each(Result::unwrap);

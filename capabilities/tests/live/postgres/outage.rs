@@ -53,11 +53,11 @@ async fn drop_role(admin: &mut PgConnection, name: &str) {
     sqlx::raw_sql(AssertSqlSafe(remove)).execute(admin).await.unwrap();
 }
 
-pub(crate) async fn what_cannot_be_reached_is_a_typed_error_without_the_password() {
+pub(crate) async fn an_unreachable_server_is_a_typed_error_without_the_password() {
     let no_database = url_of("larder_is_not_there");
     let host = host();
     let no_tls = ["trusted TLS", "`sslrootcert`"];
-    let refused = ["user or password", "check the URL"];
+    let refused = ["user or the password", "check the URL"];
     let away = ["check host and port", "runs"];
     for (url, kind, parts) in [
         (format!("postgres://u:{CANARY}@127.0.0.1:1/x"), ErrorKind::Unavailable, away),
@@ -107,13 +107,14 @@ pub(crate) async fn rights_that_are_missing_are_named() {
         // In a new database the user may not create the schema.
         let nobody = role(&url, "nobody", "").await;
         let error = open(&nobody).await.unwrap_err();
-        says(&error, ErrorKind::PermissionDenied, &["grant it", "`CREATE` on the database"]);
+        says(&error, ErrorKind::PermissionDenied, &["grant", "`CREATE` on the database"]);
         open(&url).await.unwrap();
         let error = open(&nobody).await.unwrap_err();
-        says(&error, ErrorKind::PermissionDenied, &["grant it", "`USAGE` on the schema `larder`"]);
+        says(&error, ErrorKind::PermissionDenied, &["grant", "`USAGE` on the schema `larder`"]);
         // With every permission on the tables, the user may still not create pgvector.
         let rights = "GRANT USAGE ON SCHEMA larder TO ROLE;
-             GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE; GRANT ALL ON ALL SEQUENCES IN SCHEMA larder TO ROLE";
+             GRANT ALL ON ALL TABLES IN SCHEMA larder TO ROLE; GRANT ALL ON ALL SEQUENCES IN SCHEMA larder \
+             TO ROLE";
         let user = role(&url, "user", rights).await;
         let postgres = open(&user).await.unwrap();
         let thread = Thread::new("a", "s").unwrap();
@@ -129,9 +130,7 @@ pub(crate) async fn rights_that_are_missing_are_named() {
         let space = CollectionName::new("space").unwrap();
         let document = Document::new(DocumentId::new("d").unwrap(), "")
             .with_embedding(Embedding::new(vec![1.0]).unwrap());
-        VectorStore::put(&vectors, &space, vec![document], PutMode::Upsert)
-            .await
-            .unwrap();
+        VectorStore::put(&vectors, &space, vec![document], PutMode::Upsert).await.unwrap();
         let error = vectors.build_index(&space).await.unwrap_err();
         says(&error, ErrorKind::PermissionDenied, &["own"]);
         postgres.close().await;
@@ -224,7 +223,7 @@ pub(crate) async fn a_new_connection_looks_up_no_type() {
     .await;
 }
 
-pub(crate) async fn a_server_without_pgvector_is_told_so_and_keeps_the_rest() {
+pub(crate) async fn without_pgvector_vectors_are_refused_and_the_rest_works() {
     with_database("no_extension", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
         // From version 18 on, which is the version of the service.

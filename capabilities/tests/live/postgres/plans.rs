@@ -41,7 +41,8 @@ async fn open_with_long_thread(url: &str) -> (PgPool, Postgres, Thread) {
          UPDATE larder.threads SET last_seq = {MESSAGES}, messages = {MESSAGES}, bytes = bytes * {MESSAGES}
             WHERE session = 's';
          INSERT INTO larder.kv_entries (namespace, bucket, key, revision, value)
-            SELECT e.namespace, e.bucket, 'k' || n, n, e.value FROM larder.kv_entries e, generate_series(2, 20000) n;
+            SELECT e.namespace, e.bucket, 'k' || n, n, e.value FROM larder.kv_entries e, generate_series(2, \
+            20000) n;
          ANALYZE larder.messages, larder.threads, larder.kv_entries"
     );
     sqlx::raw_sql(AssertSqlSafe(copies)).execute(&pool).await.unwrap();
@@ -66,7 +67,8 @@ async fn prepared(pool: &PgPool) -> Vec<(String, String, i32)> {
 /// Returns the server's plan for a prepared statement.
 async fn plan(pool: &PgPool, mode: &str, name: &str, values: &str) -> String {
     let explain = format!(
-        "SET plan_cache_mode = {mode}; EXPLAIN (COSTS OFF) EXECUTE \"{name}\" ({values}); RESET plan_cache_mode"
+        "SET plan_cache_mode = {mode}; EXPLAIN (COSTS OFF) EXECUTE \"{name}\" ({values}); RESET \
+         plan_cache_mode"
     );
     let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(pool).await.unwrap();
     let mut plan = String::new();
@@ -177,9 +179,11 @@ pub(crate) async fn a_task_is_claimed_and_found_without_reading_the_board() {
         }
         let few = blocks_of_a_claim(&pool, &postgres).await;
         // The server's statistics of the table are not updated.
-        let more = "INSERT INTO larder.tasks (namespace, conversation, agent, id, position, revision, status, retries,
+        let more = "INSERT INTO larder.tasks (namespace, conversation, agent, id, position, revision, \
+                    status, retries,
                 retries_max, title, metadata)
-            SELECT 'n', 'c', 'a', 'more' || n, n, n, CASE WHEN n % 2 = 0 THEN 'planned' ELSE 'succeeded' END, 0, 0, 'x', '{}'
+            SELECT 'n', 'c', 'a', 'more' || n, n, n, CASE WHEN n % 2 = 0 THEN 'planned' ELSE 'succeeded' \
+            END, 0, 0, 'x', '{}'
             FROM generate_series(1000, 40000) n";
         sqlx::raw_sql(more).execute(&pool).await.unwrap();
         let many = blocks_of_a_claim(&pool, &postgres).await;

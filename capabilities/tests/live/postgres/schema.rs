@@ -84,7 +84,8 @@ pub(crate) async fn eight_processes_migrate_a_new_database_once() {
                     WHERE command_tag IN ('CREATE SCHEMA', 'CREATE TABLE'); END $$;
              CREATE EVENT TRIGGER mark ON ddl_command_end EXECUTE FUNCTION public.mark();
              DO $$ BEGIN EXECUTE format(
-                'ALTER DATABASE %I SET default_transaction_isolation TO ''repeatable read''', current_database());
+                'ALTER DATABASE %I SET default_transaction_isolation TO ''repeatable read''', \
+                current_database());
              END $$",
         )
         .await;
@@ -179,8 +180,10 @@ pub(crate) async fn every_key_begins_with_the_namespace() {
             "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'larder'::regnamespace
                 AND c.relkind IN ('r', 'p') AND c.relname <> 'schema_version'
                 AND (NOT EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisprimary)
-                    OR EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisunique AND 'namespace' <>
-                        (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = x.indkey[0])))",
+                    OR EXISTS (SELECT FROM pg_index x WHERE x.indrelid = c.oid AND x.indisunique AND \
+                    'namespace' <>
+                        (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = \
+                        x.indkey[0])))",
         )
         .fetch_all(&mut admin)
         .await
@@ -254,6 +257,33 @@ pub(crate) async fn tables_may_be_partitioned_by_the_namespace() {
             .await
             .unwrap();
         assert!(spread > 1, "the rows are in one partition");
+        postgres.close().await;
+    })
+    .await;
+}
+
+/// 300 messages of 9 KB, which repeat themselves, take at most 300 kB with all indexes.
+pub(crate) async fn large_histories_are_stored_compressed() {
+    with_database("histories", async |url: String| {
+        let postgres = open(&url).await.unwrap();
+        let history = postgres.history(Namespace::new("n").unwrap());
+        let thread = Thread::new("a", "s").unwrap();
+        let text = |number: usize| format!("{number}: {}", "The weather is the same again. ".repeat(290));
+        for first in (0..300).step_by(100) {
+            let batch = (first..first + 100).map(|number| by("a", &text(number)));
+            history.append_many(&thread, batch.collect(), AppendOptions::default()).await.unwrap();
+        }
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let stored: i64 = sqlx::query_scalar("SELECT pg_total_relation_size('larder.messages')")
+            .fetch_one(&mut admin)
+            .await
+            .unwrap();
+        assert!(stored <= 300_000, "{stored} bytes");
+        assert!(history.thread_info(&thread).await.unwrap().bytes > 300 * 8_990);
+        let only = MessageFilter::new().include_agent(AgentId::new("a").unwrap());
+        let found = history.tail_matching(&thread, &only, None, 2).await.unwrap();
+        let found: Vec<&str> = found.iter().map(|stored| &*stored.message.text).collect();
+        assert_eq!(found, [text(298), text(299)]);
         postgres.close().await;
     })
     .await;

@@ -42,7 +42,7 @@ fn app() -> Namespace {
     Namespace::new("app").unwrap()
 }
 
-pub(crate) async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts() {
+pub(crate) async fn an_unused_expired_thread_is_removed_in_parts() {
     with_database("sweep_threads", async |url: String| {
         let postgres = open(&url).await.unwrap();
         let mut admin = PgConnection::connect(&url).await.unwrap();
@@ -76,7 +76,7 @@ pub(crate) async fn a_thread_that_nobody_names_again_leaves_the_disk_in_parts() 
 }
 
 /// The thread does not exist between two calls, and a clock that is set back does not restore half of it.
-pub(crate) async fn a_thread_that_is_half_gone_is_gone() {
+pub(crate) async fn a_partially_removed_thread_reads_as_empty() {
     with_database("sweep_half", async |url: String| {
         let postgres = open(&url).await.unwrap();
         let mut admin = PgConnection::connect(&url).await.unwrap();
@@ -101,7 +101,7 @@ pub(crate) async fn a_thread_that_is_half_gone_is_gone() {
     .await;
 }
 
-pub(crate) async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk() {
+pub(crate) async fn an_expired_value_is_removed_from_an_idle_bucket() {
     with_database("sweep_values", async |url: String| {
         let postgres = open(&url).await.unwrap();
         let mut admin = PgConnection::connect(&url).await.unwrap();
@@ -138,7 +138,7 @@ pub(crate) async fn a_value_in_a_bucket_that_nobody_writes_to_leaves_the_disk() 
     .await;
 }
 
-pub(crate) async fn what_others_work_on_is_left_for_the_next_time() {
+pub(crate) async fn data_in_use_is_removed_next_time() {
     with_database("sweep_locked", async |url: String| {
         let postgres = open(&url).await.unwrap();
         let mut admin = PgConnection::connect(&url).await.unwrap();
@@ -157,7 +157,7 @@ pub(crate) async fn what_others_work_on_is_left_for_the_next_time() {
     .await;
 }
 
-pub(crate) async fn use_that_prolongs_a_life_leaves_the_index_as_it_is() {
+pub(crate) async fn extending_a_time_to_live_does_not_change_the_index() {
     with_database("sweep_used", async |url: String| {
         let postgres = open(&url).await.unwrap();
         let mut admin = PgConnection::connect(&url).await.unwrap();

@@ -213,7 +213,7 @@ pub(crate) async fn ties_past_what_an_index_shows_are_cut_by_id() {
     .await;
 }
 
-pub(crate) async fn one_of_eight_makes_the_index_and_it_goes_with_its_collection() {
+pub(crate) async fn one_of_eight_handles_builds_the_index_and_a_drop_removes_it() {
     with_database("makers", async |url: String| {
         let (documents, queries) = clustered(1_500, 16, 10, 1);
         let space = CollectionName::new("it's \"a\\space\"").unwrap();
@@ -296,7 +296,7 @@ fn values() -> Vec<Value> {
 }
 
 /// Every operator with every value against documents with every value.
-pub(crate) async fn what_the_server_leaves_out_never_matches() {
+pub(crate) async fn rows_omitted_by_the_server_never_match() {
     with_database("prefilter", async |url: String| {
         let store = store(&url).await;
         let space = CollectionName::new("space").unwrap();
@@ -356,7 +356,7 @@ fn filters() -> Vec<Filter> {
 }
 
 /// Dropping pgvector drops its column; the next opening computes it from the embeddings.
-pub(crate) async fn directions_come_back_after_pgvector_was_removed() {
+pub(crate) async fn directions_are_restored_after_pgvector_was_removed() {
     with_database("removed", async |url: String| {
         let (documents, queries) = clustered(1_200, 24, 10, 1);
         let space = CollectionName::new("space").unwrap();

@@ -21,14 +21,18 @@ const CATALOGS: &str = "
         FROM pg_class c WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind NOT IN ('i', 'c')
     UNION ALL
     SELECT format('column %s.%s %s %s%s%s%s%s storage %s%s', c.relname, lpad(row_number() OVER (
-                PARTITION BY c.oid ORDER BY a.attnum)::text, 2, '0'), a.attname, format_type(a.atttypid, a.atttypmod),
-            ' collate ' || quote_ident(nullif(l.collname, 'default')), CASE WHEN a.attnotnull THEN ' not null' END,
-            ' default ' || pg_get_expr(d.adbin, d.adrelid), ' identity ' || nullif(a.attidentity::text, ''), a.attstorage,
+                PARTITION BY c.oid ORDER BY a.attnum)::text, 2, '0'), a.attname, format_type(a.atttypid, \
+                a.atttypmod),
+            ' collate ' || quote_ident(nullif(l.collname, 'default')), CASE WHEN a.attnotnull THEN ' not \
+            null' END,
+            ' default ' || pg_get_expr(d.adbin, d.adrelid), ' identity ' || nullif(a.attidentity::text, ''), \
+            a.attstorage,
             CASE a.attcompression WHEN 'l' THEN ' lz4' END)
         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
             LEFT JOIN pg_collation l ON l.oid = a.attcollation
             LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
-        WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE c.relnamespace = 'larder'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT \
+        a.attisdropped
     UNION ALL
     -- From version 18 on, NOT NULL is a constraint as well; the columns have it.
     SELECT format('constraint %s.%s %s', k.conrelid::regclass, k.conname, pg_get_constraintdef(k.oid))
@@ -37,11 +41,13 @@ const CATALOGS: &str = "
     SELECT format('index %s%s', pg_get_indexdef(x.indexrelid), CASE WHEN NOT x.indisvalid THEN ' invalid' END)
         FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid WHERE c.relnamespace = 'larder'::regnamespace
     UNION ALL
-    SELECT format('trigger %s', pg_get_triggerdef(t.oid)) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+    SELECT format('trigger %s', pg_get_triggerdef(t.oid)) FROM pg_trigger t JOIN pg_class c ON c.oid = \
+    t.tgrelid
         WHERE c.relnamespace = 'larder'::regnamespace AND NOT t.tgisinternal
     UNION ALL
     SELECT format('function %s(%s) returns %s %s volatility %s parallel %s%s%s%s body %s', p.proname,
-            pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname, p.provolatile, p.proparallel,
+            pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname, p.provolatile, \
+            p.proparallel,
             CASE WHEN p.proisstrict THEN ' strict' END, CASE WHEN p.prosecdef THEN ' security definer' END,
             ' set ' || array_to_string(p.proconfig, ', '), md5(p.prosrc))
         FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.pronamespace = 'larder'::regnamespace
@@ -88,7 +94,7 @@ pub(crate) async fn a_new_database_has_the_recorded_schema() {
 }
 
 /// An upgrade that this release no longer has must not be mistaken for one that it has.
-pub(crate) async fn an_older_schema_is_refused_by_name_and_left_as_it_is() {
+pub(crate) async fn an_older_schema_is_refused_by_name_and_not_changed() {
     with_database("older", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
         let make = "CREATE SCHEMA larder;

@@ -144,7 +144,7 @@ pub(crate) async fn a_thread_that_somebody_works_on_keeps_its_subscriptions() {
     .await;
 }
 
-pub(crate) async fn appends_that_meet_share_a_statement() {
+pub(crate) async fn concurrent_appends_share_a_statement() {
     const EACH: i64 = 50;
     with_database("together", async |url: String| {
         let postgres = open(&url).await.unwrap();

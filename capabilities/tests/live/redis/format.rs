@@ -115,7 +115,7 @@ async fn dump(namespace: &Namespace) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-pub(crate) async fn data_of_a_newer_program_is_left_as_it_is() {
+pub(crate) async fn data_of_a_newer_program_is_not_changed() {
     let (older, newer, namespace) = (open(SERVER).await, open_later(SERVER).await, namespace("newer"));
     fill(&newer, &namespace).await;
     let before = dump(&namespace).await;
@@ -127,7 +127,7 @@ pub(crate) async fn data_of_a_newer_program_is_left_as_it_is() {
     assert_eq!(newer.history(namespace).tail(&thread("first"), None, 10).await.unwrap().len(), 4);
 }
 
-pub(crate) async fn data_of_a_newer_program_in_a_cluster_is_left_as_it_is() {
+pub(crate) async fn data_of_a_newer_program_in_a_cluster_is_not_changed() {
     let (older, newer, namespace) = (open(CLUSTER).await, open_later(CLUSTER).await, namespace("newer"));
     fill(&newer, &namespace).await;
     let numbers = "has format 2; this release supports up to format 1";

@@ -55,7 +55,7 @@ async fn enter(app: &mut App, stores: &Stores) {
 }
 
 #[tokio::test]
-async fn threads_are_listed_and_looked_into() {
+async fn threads_are_listed_and_shown() {
     let stores = filled().await;
     let mut app = app(&stores, 100).await;
     let lines = screen(&mut app);
@@ -83,7 +83,7 @@ async fn threads_are_listed_and_looked_into() {
 }
 
 #[tokio::test]
-async fn every_contract_has_a_tab_and_something_behind_its_lines() {
+async fn every_contract_has_a_tab_and_details() {
     let stores = filled().await;
     let mut app = app(&stores, 100).await;
     for (title, inside) in [

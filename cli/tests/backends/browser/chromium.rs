@@ -138,9 +138,11 @@ impl Page {
         let place = self.value(&format!(
             "(() => {{ const found = document.querySelector({0}); if (!found) return 'nothing'; \
              found.scrollIntoView({{block: 'center', inline: 'center', behavior: 'instant'}}); \
-             const box = found.getBoundingClientRect(); const x = box.x + box.width / 2, y = box.y + box.height / 2; \
+             const box = found.getBoundingClientRect(); const x = box.x + box.width / 2, y = box.y + \
+             box.height / 2; \
              const top = document.elementFromPoint(x, y); \
-             return found === top || found.contains(top) ? [x, y] : 'under ' + (top && top.outerHTML.slice(0, 80)); }})()",
+             return found === top || found.contains(top) ? [x, y] : 'under ' + (top && \
+             top.outerHTML.slice(0, 80)); }})()",
             json!(selector)
         ));
         let (Some(x), Some(y)) = (place[0].as_f64(), place[1].as_f64()) else {

@@ -39,7 +39,7 @@ fn calls() -> Vec<(&'static str, Value, &'static str, Option<u64>)> {
         ("note_put", json!({ "key": "k", "text": "x", "bucket": "larder.mcp.sessions" }), "bucket", None),
         ("note_put", json!({ "key": "k", "text": { CANARY: 1 } }), "text", None),
         ("note_put", json!({ "key": "k", "text": "x", "no_such": 1 }), "no_such", None),
-        ("note_put", json!({ "key": "k" }), "", None),
+        ("note_put", json!({ "key": "k" }), "text", None),
         ("note_list", json!({ "limit": 0 }), "limit", Some(1)),
         ("note_list", json!({ "limit": 201 }), "limit", Some(200)),
         ("note_list", json!({ "limit": -1 }), "limit", None),

@@ -16,9 +16,14 @@ pub(crate) async fn run(place: Arc<Place>) {
     ] });
     let written = client.ok("graph_upsert_entities", people.clone()).await;
     assert_eq!((&written["created"], &written["replaced"]), (&json!(3), &json!(0)));
-    let relation = |source: &str, kind: &str, target: &str| json!({ "source": source, "relationship_type": kind, "target": target });
+    let relation = |source: &str, kind: &str, target: &str| {
+        let ends = (source, target);
+        json!({ "source": ends.0, "relationship_type": kind, "target": ends.1 })
+    };
     let relations = json!({ "relationships": [
-        relation("ann", "knows", "bob"), relation("bob", "works_at", "acme"), relation("ann", "works_at", "acme"),
+        relation("ann", "knows", "bob"),
+        relation("bob", "works_at", "acme"),
+        relation("ann", "works_at", "acme"),
     ] });
     let first = client.ok("graph_upsert_relationships", relations.clone()).await;
     assert_eq!(first["created"], 3);

@@ -8,7 +8,10 @@ use serde_json::json;
 
 use super::client::{LARDER, Place};
 
-pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"0"}}}"#;
+pub(crate) const INITIALIZE: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+    r#""capabilities":{},"clientInfo":{"name":"test","version":"0"}}}"#,
+);
 
 pub(crate) fn post(url: &str, body: &'static str) -> reqwest::RequestBuilder {
     reqwest::Client::new()

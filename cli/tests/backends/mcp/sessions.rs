@@ -11,7 +11,10 @@ use super::http::{INITIALIZE, post};
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const TOOLS: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
-const CALL: &str = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"note_put","arguments":{"key":"k","text":"ž"}}}"#;
+const CALL: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"note_put","arguments":{"key":"k","#,
+    r#""text":"ž"}}}"#,
+);
 
 async fn say(url: &str, session: &str, body: &'static str) -> Response {
     let request =

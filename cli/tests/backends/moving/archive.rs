@@ -195,9 +195,8 @@ async fn by_hand() {
     digest.update(canonical);
     let sha256: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     let end = |records: u64| {
-        format!(
-            r#"{{"end":{{"records":{records},"digests":[["key_value",{{"records":{records},"sha256":"{sha256}"}}]]}}}}"#
-        )
+        let digest = format!(r#"["key_value",{{"records":{records},"sha256":"{sha256}"}}]"#);
+        format!(r#"{{"end":{{"records":{records},"digests":[{digest}]}}}}"#)
     };
     let good = chained(&[header.clone(), value("k"), end(1)]);
     let archive = Archive::open(file(folder.path(), &good)).unwrap();
@@ -207,7 +206,10 @@ async fn by_hand() {
     let copied =
         copy(&source, &side, &[Contract::KeyValue], Existing::Refuse, &Watch::nobody()).await.unwrap();
     assert!(copied[0].is_equal() && copied[0].written == 1, "{copied:?}");
-    let message = r#"{"message":{"thread":{"agent":"a","session":"s"},"index":1,"message":{"role":"user","created_at":"2026-01-01T00:00:00Z"}}}"#;
+    let message = concat!(
+        r#"{"message":{"thread":{"agent":"a","session":"s"},"index":1,"message":{"role":"user","#,
+        r#""created_at":"2026-01-01T00:00:00Z"}}}"#,
+    );
     let part = r#"{"part":"eA=="}"#;
     let wrong: [&[String]; 7] = [
         &[header.clone(), value("k"), end(2)],

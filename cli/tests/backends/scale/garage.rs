@@ -14,7 +14,7 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// The time in which the other nodes notice that a node is gone.
 const NOTICED_MS: u64 = 2_000;
 
-pub(crate) async fn a_node_dies_and_work_goes_on() {
+pub(crate) async fn work_continues_after_the_loss_of_a_node() {
     let server = Server::start("garage-cluster", "scale", "LARDER_GARAGE_CLUSTER_PORT", 6);
     let address = server.url();
     let scratch = tempfile::tempdir().unwrap();

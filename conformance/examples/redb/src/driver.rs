@@ -109,7 +109,7 @@ impl Location for RedbLocation {
             }
             Err(_) => Check::fail("file", "no redb database", FILE, "name another file"),
         });
-        let why = "what an acknowledged write survives";
+        let why = "determines what an acknowledged write survives";
         findings.add(Check::ok("durability", "power: each write is flushed to the disk", why));
     }
 

@@ -56,7 +56,8 @@ impl Watch {
             self.written.mark_unchanged();
             self.read().await?;
             if self.ready.is_empty() && self.written.changed().await.is_err() {
-                return Err(Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed"));
+                return Err(Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed; open it \
+                    again"));
             }
         }
     }

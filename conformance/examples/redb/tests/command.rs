@@ -25,7 +25,7 @@ fn the_suite_passes_on_redb() {
 }
 
 #[test]
-fn the_levels_press_redb_as_they_press_sqlite() {
+fn the_levels_test_redb_as_they_test_sqlite() {
     let folder = tempfile::tempdir().unwrap();
     let url = url(folder.path(), "levels.redb");
     let pressed = run(&["check", &url, "--level", "model,concurrent,durable", "--per-mille", "100"]);
@@ -56,7 +56,7 @@ async fn copies_go_to_redb_and_back() {
 }
 
 #[test]
-fn a_file_is_diagnosed_and_not_made() {
+fn a_diagnosis_does_not_create_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let url = url(folder.path(), "absent.redb");
     let diagnosed = run(&["doctor", &url]);

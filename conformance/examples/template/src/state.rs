@@ -62,7 +62,8 @@ impl State {
         let there = self.get(bucket, key).map(|entry| entry.revision);
         match options.condition {
             KeyValueCondition::Absent if there.is_some() => {
-                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key exists"));
+                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key already exists; read it or \
+                    write without the condition"));
             }
             KeyValueCondition::AtRevision(at) if there != Some(at) => {
                 return Err(at_another_revision(OPERATION));
@@ -152,5 +153,6 @@ fn now() -> Timestamp {
 }
 
 fn at_another_revision(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is at another revision, or absent")
+    Error::new(ErrorKind::Conflict, operation, "the key is absent or at another revision; read it and try \
+                                                again")
 }

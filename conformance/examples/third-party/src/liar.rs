@@ -1,5 +1,7 @@
 //! A correct blob store that makes five false declarations.
-use std::{collections::BTreeMap, fmt, sync::Arc, sync::Mutex, sync::MutexGuard, sync::PoisonError, sync::Weak};
+use std::{
+    collections::BTreeMap, fmt, sync::Arc, sync::Mutex, sync::MutexGuard, sync::PoisonError, sync::Weak,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,7 +21,9 @@ impl LyingBlobs {
     fn blobs(&self) -> MutexGuard<'_, BTreeMap<(Namespace, BlobKey), (BlobInfo, Bytes)>> {
         self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn at(&self, key: &BlobKey) -> (Namespace, BlobKey) { (self.namespace.clone(), key.clone()) }
+    fn at(&self, key: &BlobKey) -> (Namespace, BlobKey) {
+        (self.namespace.clone(), key.clone())
+    }
     fn find(&self, operation: &'static str, key: &BlobKey) -> Result<(BlobInfo, Bytes)> {
         let found = self.blobs().get(&self.at(key)).cloned();
         found.ok_or_else(|| Error::new(ErrorKind::NotFound, operation, "no such blob"))
@@ -46,12 +50,16 @@ impl LyingBlobs {
     }
 }
 impl fmt::Debug for LyingBlobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("LyingBlobs") }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LyingBlobs")
+    }
 }
 
 #[async_trait]
 impl Store for LyingBlobs {
-    fn namespace(&self) -> &Namespace { &self.namespace }
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
     fn capabilities(&self) -> Capabilities {
         // The third false declaration: nothing outlives the last handle.
         let declared = Capabilities::new(Durability::Power).with(Capability::BlobLongKeys);
@@ -76,22 +84,36 @@ impl BlobStore for LyingBlobs {
         let piece = bytes.slice(range.start as usize..range.end as usize);
         Ok(BlobRead { info, range, bytes: stream::iter([Ok(piece)]).boxed() })
     }
-    async fn head(&self, key: &BlobKey) -> Result<BlobInfo> { Ok(self.find("blobs.head", key)?.0) }
+    async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
+        Ok(self.find("blobs.head", key)?.0)
+    }
     async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
         check_prefix(prefix)?;
-        let wanted = |key: &BlobKey| key.as_str().starts_with(prefix) && after.is_none_or(|after| key > after);
+        let wanted =
+            |key: &BlobKey| key.as_str().starts_with(prefix) && after.is_none_or(|after| key > after);
         let blobs = self.blobs();
         let own = blobs.iter().filter(|((namespace, key), _)| *namespace == self.namespace && wanted(key));
-        let entry = |info: &BlobInfo| BlobEntry { key: info.key.clone(), size: info.size, etag: info.etag.clone(), modified_at: info.modified_at };
+        let entry = |info: &BlobInfo| BlobEntry {
+            key: info.key.clone(),
+            size: info.size,
+            etag: info.etag.clone(),
+            modified_at: info.modified_at,
+        };
         let entries: Vec<_> = own.map(|(_, (info, _))| Ok(entry(info))).collect();
         Ok(stream::iter(entries).boxed())
     }
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         let (info, bytes) = self.find("blobs.copy", source)?;
-        let options = BlobPutOptions { content_type: info.content_type, metadata: info.metadata, ..BlobPutOptions::default() };
+        let options = BlobPutOptions {
+            content_type: info.content_type,
+            metadata: info.metadata,
+            ..BlobPutOptions::default()
+        };
         self.write(target, bytes, options)
     }
-    async fn delete(&self, key: &BlobKey) -> Result<bool> { Ok(self.blobs().remove(&self.at(key)).is_some()) }
+    async fn delete(&self, key: &BlobKey) -> Result<bool> {
+        Ok(self.blobs().remove(&self.at(key)).is_some())
+    }
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         check_presign(request, &self.capabilities().with(Capability::BlobPresignPut))?;
         // The fourth false declaration: `blob-presign-get` is declared, but missing. The fifth:
@@ -100,7 +122,12 @@ impl BlobStore for LyingBlobs {
             return Err(Error::unsupported("blobs.presign", Capability::BlobPresignGet));
         }
         let expires_at = Timestamp::now().saturating_add(request.valid_for);
-        Ok(PresignedUrl { url: format!("lying://{key}"), method: request.method, expires_at, headers: BTreeMap::new() })
+        Ok(PresignedUrl {
+            url: format!("lying://{key}"),
+            method: request.method,
+            expires_at,
+            headers: BTreeMap::new(),
+        })
     }
 }
 
@@ -111,15 +138,23 @@ pub struct LyingHarness {
     last: Mutex<Weak<Blobs>>,
 }
 impl LyingHarness {
-    pub fn kept() -> Self { Self { kept: Some(Arc::default()), last: Mutex::default() } }
+    pub fn kept() -> Self {
+        Self { kept: Some(Arc::default()), last: Mutex::default() }
+    }
 }
 impl fmt::Debug for LyingHarness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("LyingHarness") }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LyingHarness")
+    }
 }
 #[async_trait]
 impl Harness for LyingHarness {
-    fn name(&self) -> &str { "liar" }
-    fn url(&self) -> String { "liar:".to_owned() }
+    fn name(&self) -> &str {
+        "liar"
+    }
+    fn url(&self) -> String {
+        "liar:".to_owned()
+    }
     async fn open(&self, namespace: &Namespace, _: &OpenOptions) -> Result<StoreSet> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let blobs = self.kept.clone().or_else(|| last.upgrade()).unwrap_or_default();
@@ -127,5 +162,7 @@ impl Harness for LyingHarness {
         let store = LyingBlobs { namespace: namespace.clone(), blobs };
         Ok(StoreSet { blobs: Some(Arc::new(store)), ..StoreSet::default() })
     }
-    async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> { Ok(Some(Arc::new(Self::default()))) }
+    async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
+        Ok(Some(Arc::new(Self::default())))
+    }
 }

@@ -15,10 +15,15 @@ struct AfternoonHarness(std::sync::OnceLock<AfternoonHistory>);
 
 #[async_trait::async_trait]
 impl Harness for AfternoonHarness {
-    fn name(&self) -> &str { "afternoon" }
-    fn url(&self) -> String { "afternoon:".to_owned() }
+    fn name(&self) -> &str {
+        "afternoon"
+    }
+    fn url(&self) -> String {
+        "afternoon:".to_owned()
+    }
     async fn open(&self, namespace: &Namespace, _: &OpenOptions) -> Result<StoreSet> {
-        let place = self.0.get_or_init(|| AfternoonHistory { namespace: namespace.clone(), threads: Arc::default() });
+        let place =
+            self.0.get_or_init(|| AfternoonHistory { namespace: namespace.clone(), threads: Arc::default() });
         let history = AfternoonHistory { namespace: namespace.clone(), ..place.clone() };
         Ok(StoreSet { history: Some(Arc::new(history)), ..StoreSet::default() })
     }

@@ -21,7 +21,9 @@ impl AfternoonHistory {
     }
 }
 impl fmt::Debug for AfternoonHistory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("AfternoonHistory") }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AfternoonHistory")
+    }
 }
 fn info(thread: &Thread, (last, messages): &Messages) -> ThreadInfo {
     let bytes = messages.iter().map(|stored| stored.message.size_bytes() as u64).sum();
@@ -30,8 +32,12 @@ fn info(thread: &Thread, (last, messages): &Messages) -> ThreadInfo {
 
 #[async_trait]
 impl Store for AfternoonHistory {
-    fn namespace(&self) -> &Namespace { &self.namespace }
-    fn capabilities(&self) -> Capabilities { Capabilities::default() }
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
     async fn erase(&self) -> Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|(namespace, _), _| *namespace != self.namespace);
@@ -40,7 +46,12 @@ impl Store for AfternoonHistory {
 }
 #[async_trait]
 impl HistoryProvider for AfternoonHistory {
-    async fn append_many(&self, thread: &Thread, messages: Vec<ChatMessage>, options: AppendOptions) -> Result<Appended> {
+    async fn append_many(
+        &self,
+        thread: &Thread,
+        messages: Vec<ChatMessage>,
+        options: AppendOptions,
+    ) -> Result<Appended> {
         check_append(&messages, &options)?;
         self.on(thread, |(last, stored)| {
             let first = Seq::new(*last + 1);
@@ -63,10 +74,18 @@ impl HistoryProvider for AfternoonHistory {
             stored[end.saturating_sub(limit)..end].to_vec()
         })
     }
-    async fn tail_matching(&self, thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn tail_matching(
+        &self,
+        thread: &Thread,
+        filter: &MessageFilter,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
         check_tail_matching(filter, limit)?;
         self.on(thread, |(_, stored)| {
-            let kept = stored.iter().rev().filter(|message| before.is_none_or(|before| message.seq < before) && filter.keeps(thread, &message.message));
+            let kept = stored.iter().rev().filter(|message| {
+                before.is_none_or(|before| message.seq < before) && filter.keeps(thread, &message.message)
+            });
             let mut newest: Vec<_> = kept.take(limit).cloned().collect();
             newest.reverse();
             newest
@@ -74,9 +93,13 @@ impl HistoryProvider for AfternoonHistory {
     }
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
         check_limit("history.page_after", limit)?;
-        self.on(thread, |(_, stored)| stored.iter().filter(|message| message.seq > after).take(limit).cloned().collect())
+        self.on(thread, |(_, stored)| {
+            stored.iter().filter(|message| message.seq > after).take(limit).cloned().collect()
+        })
     }
-    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> { self.on(thread, |messages| info(thread, messages)) }
+    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
+        self.on(thread, |messages| info(thread, messages))
+    }
     async fn clear(&self, thread: &Thread) -> Result<u64> {
         self.on(thread, |(last, stored)| {
             *last += i64::from(!stored.is_empty());
@@ -91,12 +114,21 @@ impl HistoryProvider for AfternoonHistory {
             (before - stored.len()) as u64
         })
     }
-    async fn list_threads(&self, agent: Option<&AgentId>, page: PageRequest<Thread>) -> Result<Page<ThreadInfo, Thread>> {
+    async fn list_threads(
+        &self,
+        agent: Option<&AgentId>,
+        page: PageRequest<Thread>,
+    ) -> Result<Page<ThreadInfo, Thread>> {
         page.check("history.list_threads")?;
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = threads.iter().filter(|((namespace, _), messages)| *namespace == self.namespace && !messages.1.is_empty());
-        let wanted = own.filter(|((_, thread), _)| agent.is_none_or(|agent| thread.agent == *agent) && Some(thread) > page.after.as_ref());
-        let found = wanted.take(page.limit + 1).map(|((_, thread), messages)| info(thread, messages)).collect();
+        let own = threads
+            .iter()
+            .filter(|((namespace, _), messages)| *namespace == self.namespace && !messages.1.is_empty());
+        let wanted = own.filter(|((_, thread), _)| {
+            agent.is_none_or(|agent| thread.agent == *agent) && Some(thread) > page.after.as_ref()
+        });
+        let found =
+            wanted.take(page.limit + 1).map(|((_, thread), messages)| info(thread, messages)).collect();
         Ok(Page::from_surplus(found, page.limit, |info: &ThreadInfo| info.thread.clone()))
     }
 }

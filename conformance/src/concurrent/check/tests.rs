@@ -72,7 +72,7 @@ fn calls_one_after_the_other_are_a_sequential_history() {
 }
 
 #[test]
-fn a_read_beside_a_write_may_see_either_value() {
+fn a_read_concurrent_with_a_write_may_see_either_value() {
     use Op::*;
     for seen in [0, 5] {
         assert!(holds(&[call(0, 1, 10, Write(5), 0), call(1, 2, 3, Read, seen)]));
@@ -126,7 +126,7 @@ fn two_readers_must_agree_on_the_order_of_two_writes() {
 }
 
 #[test]
-fn a_call_without_an_answer_takes_effect_later_or_never() {
+fn a_call_without_a_response_takes_effect_later_or_never() {
     use Op::*;
     let seen = |values: &[u8]| {
         let reads = (5..).step_by(2).zip(values).map(|(at, seen)| call(1, at, at + 1, Read, *seen));
@@ -144,7 +144,7 @@ fn a_call_without_an_answer_takes_effect_later_or_never() {
 }
 
 #[test]
-fn a_search_that_costs_too_much_says_so_and_does_not_pass() {
+fn a_search_over_its_budget_is_inconclusive_and_does_not_pass() {
     let history: Vec<Call> = (0..20).map(|client| call(client, 1, 100, Op::Write(client), 0)).collect();
     let read = call(30, 101, 102, Op::Read, 99);
     let history = [history, vec![read]].concat();
@@ -156,7 +156,7 @@ fn a_search_that_costs_too_much_says_so_and_does_not_pass() {
 }
 
 #[test]
-fn a_history_is_cut_down_to_what_matters() {
+fn a_history_is_shortened_to_its_relevant_calls() {
     use Op::*;
     let mut history = vec![call(0, 1, 2, Write(7), 0), call(1, 3, 4, Read, 7)];
     history.extend([call(0, 5, 10, Set(7, 8), 0), call(1, 6, 11, Set(7, 9), 0), call(2, 7, 8, Read, 7)]);
@@ -203,7 +203,7 @@ fn around_a_run(rng: &mut Rng, calls: u64) -> Vec<Call> {
 }
 
 #[test]
-fn histories_around_a_sequential_run_are_accepted_and_no_longer_when_a_read_lies() {
+fn histories_of_a_sequential_run_are_accepted_unless_a_read_is_wrong() {
     let mut lies: u32 = 0;
     for seed in 0..400 {
         let mut rng = Rng::new(seed);
@@ -238,7 +238,7 @@ fn by_trying(state: u8, history: &[Call], done: u32) -> bool {
 }
 
 #[test]
-fn the_search_finds_what_trying_every_order_finds() {
+fn the_search_finds_the_result_of_trying_every_order() {
     let (mut right, mut wrong) = (0, 0);
     for seed in 0..6_000 {
         let mut rng = Rng::new(seed);

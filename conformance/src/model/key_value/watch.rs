@@ -95,7 +95,8 @@ impl Bucket {
                         let kind = format!("{}[{at}].kind", recorder.answer());
                         let held = bytes(&record.value);
                         format!(
-                            "assert!(matches!(&{kind}, KeyValueEventKind::Put {{ value, .. }} if *value == {held}));"
+                            "assert!(matches!(&{kind}, KeyValueEventKind::Put {{ value, .. }} if *value == \
+                             {held}));"
                         )
                     };
                     holds("KV-041", right, expected, event, another)?;

@@ -89,7 +89,8 @@ impl Tasks {
                 format!(
                     "let all = serde_json::to_value({}.unwrap()).unwrap();\n\
                      let all = all.get(\"items\").cloned().unwrap_or(all).as_array().cloned().unwrap();\n\
-                     let all: Vec<u64> = all.iter().map(|task| of(&task[\"position\"].to_string())).collect();\n\
+                     let all: Vec<u64> = all.iter().map(|task| \
+                     of(&task[\"position\"].to_string())).collect();\n\
                      assert!(all.windows(2).all(|pair| pair[0] < pair[1]), \"{{all:?}}\");",
                     recorder.answer()
                 )

@@ -158,11 +158,14 @@ fn differs(matching: &[(f64, &Document)], request: &SearchRequest, answer: &str)
     let held: Vec<_> = best.iter().map(|(_, document)| (&document.content, &document.metadata)).collect();
     format!(
         "let answer = {answer};\n\
-         assert_eq!(answer.iter().map(|hit| hit.id.to_string()).collect::<Vec<_>>(), of::<Vec<String>>({}));\n\
-         let held = answer.iter().map(|hit| (hit.content.clone(), hit.metadata.clone())).collect::<Vec<_>>();\n\
+         assert_eq!(answer.iter().map(|hit| hit.id.to_string()).collect::<Vec<_>>(), \
+         of::<Vec<String>>({}));\n\
+         let held = answer.iter().map(|hit| (hit.content.clone(), \
+         hit.metadata.clone())).collect::<Vec<_>>();\n\
          assert_eq!(held, of::<Vec<(String, Metadata)>>({}));\n\
          for (hit, score) in answer.iter().zip(of::<Vec<f64>>({})) {{\n    \
-         assert!((f64::from(hit.score) - score).abs() < 1e-4, \"{{hit:?}} has another score than {{score}}\");\n}}",
+         assert!((f64::from(hit.score) - score).abs() < 1e-4, \"{{hit:?}} has another score than \
+         {{score}}\");\n}}",
         json_text(&ids),
         json_text(&held),
         json_text(&scores)

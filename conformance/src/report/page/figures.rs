@@ -14,10 +14,11 @@ pub(super) fn levels(page: &mut String, report: &Report) {
         return;
     }
     page.push_str(
-        "<section id=\"levels\" aria-labelledby=\"levels-title\"><h2 id=\"levels-title\">Levels beyond the cases</h2>\n\
-         <p class=\"muted\">Each runs until enough is executed to prove it; one that did less is not proven.</p>\n\
-         <div class=\"scroll\"><table><thead><tr><th scope=\"col\">level</th><th scope=\"col\">contract</th>\
-         <th scope=\"col\">verdict</th><th scope=\"col\">executed</th><th scope=\"col\" class=\"optional\">took</th></tr></thead>\n",
+        "<section id=\"levels\" aria-labelledby=\"levels-title\"><h2 id=\"levels-title\">Levels beyond the \
+         cases</h2>\n<p class=\"muted\">Each level runs until enough operations prove it; a level with fewer \
+         operations is not proven.</p>\n<div class=\"scroll\"><table><thead><tr><th \
+         scope=\"col\">level</th><th scope=\"col\">contract</th><th scope=\"col\">verdict</th><th \
+         scope=\"col\">executed</th><th scope=\"col\" class=\"optional\">took</th></tr></thead>\n",
     );
     for backend in &report.backends {
         let own: Vec<&LevelReport> =
@@ -42,7 +43,8 @@ fn level_row(page: &mut String, report: &Report, level: &LevelReport) {
     let _ = write!(
         page,
         "<tr><th scope=\"row\">{}</th><td>{}</td><td><span class=\"tag {class}\">{sign} {}</span></td>\
-         <td><span class=\"bar optional\" aria-hidden=\"true\"><i style=\"width:{share}%\"></i></span>{} of {} {}",
+         <td><span class=\"bar optional\" aria-hidden=\"true\"><i style=\"width:{share}%\"></i></span>{} of \
+         {} {}",
         level.level.as_str(),
         level.contract.map_or("whole backend", Contract::as_str),
         level.verdict().as_str(),
@@ -77,7 +79,8 @@ fn details(page: &mut String, report: &Report, level: &LevelReport) {
             report.again_level(level, found.seed).map_or_else(String::new, |command| again(&command));
         let _ = write!(
             page,
-            "<div class=\"found\"><p><a href=\"#{0}\"><b>{0}</b></a> {1} (seed {2})</p>{waived}<pre>{3}</pre>{command}</div>",
+            "<div class=\"found\"><p><a href=\"#{0}\"><b>{0}</b></a> {1} (seed \
+             {2})</p>{waived}<pre>{3}</pre>{command}</div>",
             found.clause,
             escape(&found.finding),
             found.seed,
@@ -91,16 +94,13 @@ pub(super) fn latency(page: &mut String, report: &Report) {
     if report.latencies.is_empty() {
         return;
     }
-    let jobs = if report.jobs > 0 {
-        format!(" while up to {} cases ran at once", report.jobs)
-    } else {
-        String::new()
-    };
+    let jobs =
+        if report.jobs > 0 { format!(" with up to {} concurrent cases", report.jobs) } else { String::new() };
     let _ = write!(
         page,
-        "<section id=\"latency\" aria-labelledby=\"latency-title\"><h2 id=\"latency-title\">Latency</h2>\n\
-         <p class=\"muted\">p50 of the calls that succeeded, below it p99 and their number, as the cases made them{jobs}, in a {} \
-         build. They say how backends compare under this load; they are no benchmark.</p>\n",
+        "<section id=\"latency\" aria-labelledby=\"latency-title\"><h2 id=\"latency-title\">Latency</h2>\n<p \
+         class=\"muted\">p50 of the successful calls of the cases, with p99 and their number below{jobs}, in \
+         a {} build. The figures compare backends under this load; they are not a benchmark.</p>\n",
         json::build()
     );
     for &contract in Contract::ALL {

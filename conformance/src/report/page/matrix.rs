@@ -26,7 +26,8 @@ pub(super) fn section(page: &mut String, report: &Report) {
     page.push_str(
         "<section id=\"matrix\" aria-labelledby=\"matrix-title\"><h2 id=\"matrix-title\">Clauses</h2>\n\
          <div class=\"tools\"><label class=\"hidden\" for=\"filter\">Show only clauses that contain</label>\
-         <input id=\"filter\" type=\"search\" placeholder=\"Filter by id, method or words  ( / )\" autocomplete=\"off\" spellcheck=\"false\">\
+         <input id=\"filter\" type=\"search\" placeholder=\"Filter by id, method or words  ( / )\" \
+         autocomplete=\"off\" spellcheck=\"false\">\
          <fieldset class=\"choices\"><legend class=\"hidden\">Show only clauses with</legend>",
     );
     let choices = [
@@ -45,14 +46,15 @@ pub(super) fn section(page: &mut String, report: &Report) {
     }
     let _ = write!(
         page,
-        "</fieldset><output id=\"shown\" class=\"muted\" role=\"status\" aria-live=\"polite\">{}</output></div>\n\
+        "</fieldset><output id=\"shown\" class=\"muted\" role=\"status\" \
+         aria-live=\"polite\">{}</output></div>\n\
          <ul class=\"legend\" aria-label=\"Signs\">",
         counted(all.len(), "clause")
     );
     let legend = [
         (CaseOutcome::Passed, "holds"),
         (CaseOutcome::Failed, "does not hold"),
-        (CaseOutcome::Error, "error: nothing is known"),
+        (CaseOutcome::Error, "error: no result"),
         (CaseOutcome::Waived, "does not hold, waived"),
         (CaseOutcome::Unsupported, "capability not declared"),
         (CaseOutcome::Waiting, "waits for a missing method"),
@@ -96,7 +98,8 @@ fn group<'a>(
     let about = if name == SHARED { " that bind every contract" } else { "" };
     let _ = write!(
         page,
-        "<tbody><tr class=\"group\"><th scope=\"rowgroup\"><button type=\"button\" aria-expanded=\"true\">{name}</button></th>\
+        "<tbody><tr class=\"group\"><th scope=\"rowgroup\"><button type=\"button\" \
+         aria-expanded=\"true\">{name}</button></th>\
          <td class=\"sentence\">{}{about}</td>",
         counted(clauses.len(), "clause")
     );
@@ -114,7 +117,8 @@ fn group<'a>(
     for clause in clauses {
         let _ = write!(
             page,
-            "<tr class=\"row\" id=\"{0}\"><th scope=\"row\" class=\"id\">{0}</th><td class=\"sentence\">{1} <code>{2}</code></td>",
+            "<tr class=\"row\" id=\"{0}\"><th scope=\"row\" class=\"id\">{0}</th><td class=\"sentence\">{1} \
+             <code>{2}</code></td>",
             clause.id,
             sentence(&clause.sentence),
             escape(&clause.method)
@@ -131,7 +135,8 @@ fn cell(page: &mut String, outcome: Option<&CaseOutcome>, clause: &str, backend:
     let _ = match outcome {
         Some(outcome) => write!(
             page,
-            "<td class=\"cell\"><button class=\"{0}\" tabindex=\"-1\" aria-haspopup=\"dialog\" aria-label=\"{clause} on {1}: {0}\">{2}</button></td>",
+            "<td class=\"cell\"><button class=\"{0}\" tabindex=\"-1\" aria-haspopup=\"dialog\" \
+             aria-label=\"{clause} on {1}: {0}\">{2}</button></td>",
             outcome.as_str(),
             escape(backend),
             mark(*outcome)

@@ -136,7 +136,7 @@ function article(entry) {
   const list = [];
   if (entry.expected) list.push(["expected", element("pre", "", entry.expected)], ["got", element("pre", "", entry.got)]);
   else if (entry.reason) list.push(["reason", element("pre", "", entry.reason)]);
-  if (entry.script) list.push(["how to see it", element("pre", "", entry.script)]);
+  if (entry.script) list.push(["how to reproduce it", element("pre", "", entry.script)]);
   if (entry.waived) list.push(["waived", document.createTextNode(`until ${entry.waived[1]}: ${entry.waived[0]}`)]);
   list.push(["level", document.createTextNode(entry.level)]);
   if (entry.again) list.push(["again", again(entry.again)]);

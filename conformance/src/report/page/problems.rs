@@ -25,7 +25,7 @@ pub(super) fn section(page: &mut String, report: &Report) {
         problems.push(Problem::plain("failed", "✗ EXPIRED waiver", &waiver.subject(), &about));
     }
     for absent in report.absent.iter().filter(|absent| absent.required) {
-        problems.push(Problem::plain("error", "! not there", &absent.name, &absent.reason));
+        problems.push(Problem::plain("error", "! missing", &absent.name, &absent.reason));
     }
     let levels = report.levels.iter();
     let levels = levels.filter(|level| !matches!(level.verdict(), Verdict::Proven | Verdict::Waived));
@@ -115,7 +115,7 @@ fn of_level(report: &Report, level: &LevelReport) -> Problem {
     facts.extend(level.trouble.iter().map(|trouble| ("trouble", pre(trouble))));
     for found in level.counterexamples.iter().filter(|found| !level.waived.contains_key(found.clause)) {
         facts.push(("found", pre(&format!("{} {}", found.clause, found.finding))));
-        facts.push(("how to see it", pre(&found.script)));
+        facts.push(("how to reproduce it", pre(&found.script)));
         facts.extend(report.again_level(level, found.seed).map(|command| ("again", again(&command))));
     }
     if level.counterexamples.is_empty() {

@@ -15,7 +15,7 @@ use crate::report::{CaseOutcome, Report, Standing, json};
 pub(super) fn headline(report: &Report) -> (&'static str, &'static str, String) {
     let broken = report.broken_clauses().len();
     let waived = if report.waivers.iter().any(|used| used.status == WaiverStatus::Used) {
-        ", waivers aside"
+        ", except for waivers"
     } else {
         ""
     };
@@ -30,7 +30,7 @@ pub(super) fn headline(report: &Report) -> (&'static str, &'static str, String) 
         _ if report.summary.waiting > 0 => {
             ("error", "!", "The store is not complete: methods are missing".to_owned())
         }
-        _ => ("error", "!", "The run proves too little".to_owned()),
+        _ => ("error", "!", "The run executed too little to prove anything".to_owned()),
     }
 }
 
@@ -39,7 +39,8 @@ pub(super) fn header(page: &mut String, report: &Report) {
     let _ = write!(
         page,
         "<header class=\"top\"><h1>Larder conformance</h1>\n\
-         <p class=\"verdict\"><span class=\"mark {class}\" aria-hidden=\"true\">{sign}</span>{}</p>\n<div class=\"facts\">",
+         <p class=\"verdict\"><span class=\"mark {class}\" aria-hidden=\"true\">{sign}</span>{}</p>\n<div \
+         class=\"facts\">",
         escape(&words)
     );
     // 2026-11-21T16:20:00.123456Z, to the minute.
@@ -103,8 +104,8 @@ pub(super) fn navigation(page: &mut String, report: &Report) {
 /// Writes a card for each backend: its URL and its proven levels.
 pub(super) fn backends(page: &mut String, report: &Report) {
     page.push_str(
-        "<section id=\"backends\" aria-labelledby=\"backends-title\"><h2 id=\"backends-title\">What each backend has proven</h2>\n\
-         <div class=\"cards\">\n",
+        "<section id=\"backends\" aria-labelledby=\"backends-title\"><h2 id=\"backends-title\">Proven levels \
+         of each backend</h2>\n<div class=\"cards\">\n",
     );
     for (backend, standing) in report.backends.iter().zip(report.standings()) {
         let contracts: Vec<&str> = Contract::ALL
@@ -124,11 +125,12 @@ pub(super) fn backends(page: &mut String, report: &Report) {
         page.push_str("</article>\n");
     }
     for absent in &report.absent {
-        let required = if absent.required { "required and not there" } else { "not there" };
+        let required = if absent.required { "required but missing" } else { "missing" };
         let class = if absent.required { "error" } else { "unsupported" };
         let _ = write!(
             page,
-            "<article class=\"card\"><h3>{}<span class=\"tag {class}\">{required}</span></h3><p class=\"muted\">{}</p></article>\n",
+            "<article class=\"card\"><h3>{}<span class=\"tag {class}\">{required}</span></h3><p \
+             class=\"muted\">{}</p></article>\n",
             escape(&absent.name),
             escape(&absent.reason)
         );
@@ -186,7 +188,8 @@ pub(super) fn waivers(page: &mut String, report: &Report) {
     page.push_str(
         "<section id=\"waivers\" aria-labelledby=\"waivers-title\"><h2 id=\"waivers-title\">Waivers</h2>\n\
          <div class=\"scroll\"><table><thead><tr><th scope=\"col\">what</th><th scope=\"col\">status</th>\
-         <th scope=\"col\">failures</th><th scope=\"col\">until</th><th scope=\"col\">reason</th></tr></thead><tbody>",
+         <th scope=\"col\">failures</th><th scope=\"col\">until</th><th \
+         scope=\"col\">reason</th></tr></thead><tbody>",
     );
     for used in &report.waivers {
         let (class, sign) = match used.status {
@@ -197,7 +200,8 @@ pub(super) fn waivers(page: &mut String, report: &Report) {
         };
         let _ = write!(
             page,
-            "<tr><th scope=\"row\">{}</th><td><span class=\"tag {class}\">{sign} {}</span></td><td class=\"number\">{}</td>\
+            "<tr><th scope=\"row\">{}</th><td><span class=\"tag {class}\">{sign} {}</span></td><td \
+             class=\"number\">{}</td>\
              <td class=\"number\">{}</td><td>{}</td></tr>\n",
             escape(&used.waiver.subject()),
             used.status.as_str(),
@@ -210,11 +214,20 @@ pub(super) fn waivers(page: &mut String, report: &Report) {
 }
 
 pub(super) fn footer(page: &mut String, report: &Report) {
-    let jobs = if report.jobs > 0 { format!(", up to {} cases at once", report.jobs) } else { String::new() };
+    let jobs = if report.jobs > 0 {
+        format!(
+            ", up to {} concurrent \
+                                             cases",
+            report.jobs
+        )
+    } else {
+        String::new()
+    };
     let _ = write!(
         page,
-        "<footer>Suite {} in a {} build{jobs}. The same run for machines: report.json and junit.xml. \
-         <noscript>Without its script this page shows everything but the details behind the cells.</noscript></footer>\n",
+        "<footer>Suite {} in a {} build{jobs}. The same results for programs: report.json and junit.xml. \
+         <noscript>Without JavaScript, the page shows everything except the details of the \
+         cells.</noscript></footer>\n",
         report.suite_version,
         json::build()
     );

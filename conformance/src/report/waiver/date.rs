@@ -34,7 +34,7 @@ impl FromStr for Date {
         let shaped =
             text.len() == 10 && text.split('-').map(str::len).eq([4, 2, 2]) && text.split('-').all(digits);
         let date = if shaped { text.parse().ok() } else { None };
-        date.map(Self).ok_or_else(|| "expected a day of the calendar as YYYY-MM-DD".to_owned())
+        date.map(Self).ok_or_else(|| "expected a date as YYYY-MM-DD".to_owned())
     }
 }
 

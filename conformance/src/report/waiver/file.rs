@@ -64,7 +64,7 @@ impl Waivers {
                     let message = "expected tables, each under [[waiver]]";
                     return Err(source.error(Some(value.span()), Some(TABLE), message));
                 }
-                _ => return Err(source.error(Some(key.span()), Some(field), "is not known here")),
+                _ => return Err(source.error(Some(key.span()), Some(field), "is unknown; remove it")),
             };
             for table in tables {
                 waivers.push(source.waiver(table)?);
@@ -111,7 +111,7 @@ impl Source<'_> {
                 "reason" => reason = Some(self.text(field, value)?),
                 "level" => level = Some(self.level(field, value)?),
                 "expires" => expires = Some(self.date(field, value)?),
-                _ => return Err(self.error(Some(key.span()), Some(field), "is not known here")),
+                _ => return Err(self.error(Some(key.span()), Some(field), "is unknown; remove it")),
             }
         }
         let missing = |field| self.error(whole.clone(), Some(field), "is missing");
@@ -140,7 +140,7 @@ impl Source<'_> {
         let word = self.text(field, value)?;
         Level::ALL.iter().copied().find(|level| level.as_str() == word).ok_or_else(|| {
             let words: Vec<_> = Level::ALL.iter().map(|level| level.as_str()).collect();
-            let message = format!("{word:?} is no level; there are {}", words.join(", "));
+            let message = format!("{word:?} is not a level; the levels are {}", words.join(", "));
             self.error(Some(value.span()), Some(field), &message)
         })
     }

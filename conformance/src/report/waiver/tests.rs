@@ -68,7 +68,7 @@ fn a_waiver_that_meets_nothing_is_unused_or_not_in_the_run() {
 }
 
 #[test]
-fn a_waiver_is_held_to_its_backend_its_level_and_its_clause() {
+fn a_waiver_applies_only_to_its_backend_level_and_clause() {
     for other in [
         waiver("yours", Some("KV-001"), None),
         waiver("mine", Some("KV-002"), None),
@@ -81,7 +81,7 @@ fn a_waiver_is_held_to_its_backend_its_level_and_its_clause() {
 }
 
 #[test]
-fn a_level_is_waived_only_where_every_counterexample_is_and_never_where_it_errs() {
+fn a_level_is_waived_only_if_all_its_counterexamples_are() {
     use crate::level::Verdict;
 
     let mut report = sample::passing();
@@ -140,7 +140,7 @@ expires = "2027-01-31"
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_line_and_field() {
+    fn an_invalid_line_is_named_with_its_field() {
         let head = "[[waiver]]\nbackend = \"b\"\nclause = \"KV-001\"\n";
         let good = "reason = \"r\"\nexpires = 2027-01-31\n";
         for (text, line, field) in [
@@ -179,7 +179,7 @@ expires = "2027-01-31"
     }
 
     #[test]
-    fn our_own_file_is_in_order() {
+    fn the_file_of_a_store_has_no_findings() {
         let waivers = Waivers::from_toml(include_str!("../../../waivers.toml")).unwrap();
         assert!(waivers.as_slice().iter().any(|waiver| waiver.subject() == "s3-s3s concurrent BLOB-004"));
     }

@@ -17,7 +17,7 @@ fn when(condition: BlobCondition) -> BlobPutOptions {
     BlobPutOptions::default().with_condition(condition)
 }
 
-pub(super) async fn absent_refuses_a_blob_that_is_there(context: Context) -> CaseResult {
+pub(super) async fn absent_refuses_an_existing_blob(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("once")?;
     a.put(&key, "first".into(), when(BlobCondition::Absent)).await?;
@@ -66,7 +66,7 @@ async fn race(context: &Context, condition: BlobCondition) -> CaseResult {
 }
 
 /// Checks that a replacement and a deletion of one version are ordered: if both succeed, the blob is deleted.
-pub(super) async fn a_replacement_beside_a_deletion_brings_nothing_back(context: Context) -> CaseResult {
+pub(super) async fn a_replacement_during_a_deletion_restores_nothing(context: Context) -> CaseResult {
     const ROUNDS: u32 = 80;
     let Handles { a, b } = context.blobs().await?;
     let mut takes = Duration::ZERO;
@@ -110,7 +110,7 @@ fn joined(written: Result<Result<BlobInfo, Error>, JoinError>) -> CaseResult<boo
     }
 }
 
-pub(super) async fn matches_replaces_the_known_version(context: Context) -> CaseResult {
+pub(super) async fn matches_replaces_the_matching_version(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("versioned")?;
     let first = a.put_bytes(&key, Bytes::from_static(b"1")).await?;
@@ -121,7 +121,7 @@ pub(super) async fn matches_replaces_the_known_version(context: Context) -> Case
     expect::equal("bytes", &b.get_bytes(&key).await?, &Bytes::from_static(b"3"))
 }
 
-pub(super) async fn matches_refuses_another_version_and_none(context: Context) -> CaseResult {
+pub(super) async fn matches_refuses_another_version_and_a_missing_blob(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let (kept, absent) = (key("kept")?, key("absent")?);
     let stale = a.put_bytes(&kept, Bytes::from_static(b"1")).await?.etag;

@@ -31,17 +31,22 @@ pub(super) async fn a_copy_is_equal_and_independent(context: Context) -> CaseRes
     expect::that(b.get_bytes(&target).await? == bytes, "the copy as it was", "gone with its source")
 }
 
-pub(super) async fn copying_what_is_not_there_is_not_found(context: Context) -> CaseResult {
+pub(super) async fn copying_a_missing_blob_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let target = key("target")?;
     a.put_bytes(&target, Bytes::from_static(b"kept")).await?;
     let before = dump(&*b).await?;
     expect::error("copying nothing", a.copy(&key("absent")?, &target).await, ErrorKind::NotFound)?;
-    expect::error("copying nothing anew", a.copy(&key("absent")?, &key("new")?).await, ErrorKind::NotFound)?;
+    expect::error(
+        "copying a missing blob \
+                   again",
+        a.copy(&key("absent")?, &key("new")?).await,
+        ErrorKind::NotFound,
+    )?;
     expect::equal("everything stored", &dump(&*b).await?, &before)
 }
 
-pub(super) async fn a_copy_replaces_its_target_whole(context: Context) -> CaseResult {
+pub(super) async fn a_copy_replaces_its_target_completely(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let (source, target) = (key("source")?, key("target")?);
     a.put(&target, noise(90_000, 7).into(), described()).await?;
@@ -67,11 +72,11 @@ pub(super) async fn copying_onto_itself_changes_nothing(context: Context) -> Cas
     expect::equal("bytes", &b.get_bytes(&key).await?, &Bytes::from_static(b"bytes"))
 }
 
-pub(super) async fn a_deleted_blob_is_gone(context: Context) -> CaseResult {
+pub(super) async fn a_deleted_blob_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("brief")?;
     a.put_bytes(&key, Bytes::from_static(b"1")).await?;
-    expect::equal("whether it was there", &b.delete(&key).await?, &true)?;
+    expect::equal("the reported existence", &b.delete(&key).await?, &true)?;
     expect::error("head", a.head(&key).await, ErrorKind::NotFound)?;
     expect::error("reading", a.get_bytes(&key).await, ErrorKind::NotFound)?;
     let listed: Vec<BlobEntry> = a.list("", None).await?.try_collect().await?;
@@ -80,22 +85,22 @@ pub(super) async fn a_deleted_blob_is_gone(context: Context) -> CaseResult {
     expect::equal("written again", &b.get_bytes(&key).await?, &Bytes::from_static(b"2"))
 }
 
-pub(super) async fn deleting_nothing_says_so(context: Context) -> CaseResult {
+pub(super) async fn deleting_a_missing_blob_returns_false(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     a.put_bytes(&key("there/below")?, Bytes::from_static(b"1")).await?;
     let before = dump(&*b).await?;
     for name in ["absent", "there", "there/below/more"] {
-        expect::equal("whether it was there", &a.delete(&key(name)?).await?, &false)?;
+        expect::equal("the reported existence", &a.delete(&key(name)?).await?, &false)?;
     }
     expect::equal("everything stored", &dump(&*b).await?, &before)
 }
 
-pub(super) async fn deleting_leaves_longer_keys(context: Context) -> CaseResult {
+pub(super) async fn deleting_keeps_longer_keys(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     for name in ["p", "p/q", "pq", "p.q", "P"] {
         a.put_bytes(&key(name)?, Bytes::from(name)).await?;
     }
-    expect::equal("whether it was there", &a.delete(&key("p")?).await?, &true)?;
+    expect::equal("the reported existence", &a.delete(&key("p")?).await?, &true)?;
     for name in ["p/q", "pq", "p.q", "P"] {
         expect::equal("a blob that stays", &b.get_bytes(&key(name)?).await?, &Bytes::from(name))?;
     }

@@ -62,13 +62,13 @@ pub(super) async fn are_different(
     let (go, stay): (Vec<_>, Vec<_>) = keys.iter().enumerate().partition(|(index, _)| index % 2 == 0);
     for keys in go.chunks(AT_ONCE) {
         let deleted = try_join_all(keys.iter().map(|(_, key)| b.delete(key))).await?;
-        expect::equal("whether each was there", &deleted, &vec![true; keys.len()])?;
+        expect::equal("the reported existence of each", &deleted, &vec![true; keys.len()])?;
     }
     for (keys, there) in [(go, false), (stay, true)] {
         for keys in keys.chunks(AT_ONCE) {
             let found = join_all(keys.iter().map(|(_, key)| a.head(key))).await;
             for found in found {
-                expect::equal("whether a blob is there after others were deleted", &found.is_ok(), &there)?;
+                expect::equal("the existence of a blob after others were deleted", &found.is_ok(), &there)?;
             }
         }
     }

@@ -50,7 +50,7 @@ pub(super) async fn a_prefix_selects_by_bytes(context: Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn keys_come_in_byte_order(context: Context) -> CaseResult {
+pub(super) async fn keys_are_listed_in_byte_order(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     fill(&*a).await?;
     let got = keys(&*b, "", None).await?;
@@ -74,7 +74,7 @@ pub(super) async fn after_skips_up_to_the_key(context: Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn a_listing_misses_nothing_that_stays(context: Context) -> CaseResult {
+pub(super) async fn a_listing_misses_no_blob_that_stays(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     for index in 0..60 {
         a.put_bytes(&key(&format!("stay/{index:03}"))?, Bytes::from_static(b"1")).await?;
@@ -133,7 +133,7 @@ pub(super) async fn only_finished_blobs_are_listed(context: Context) -> CaseResu
     expect::equal("listed once it is finished", &keys(&*b, "", None).await?, &both)
 }
 
-pub(super) async fn items_carry_size_and_etag(context: Context) -> CaseResult {
+pub(super) async fn items_have_size_and_etag(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     fill(&*a).await?;
     let entries: Vec<BlobEntry> = b.list("", None).await?.try_collect().await?;

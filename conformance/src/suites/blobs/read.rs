@@ -13,7 +13,7 @@ fn range(range: ByteRange) -> BlobGetOptions {
     BlobGetOptions::default().with_range(range)
 }
 
-pub(super) async fn reading_what_is_not_there_is_not_found(context: Context) -> CaseResult {
+pub(super) async fn reading_a_missing_blob_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     a.put_bytes(&key("there/below")?, Bytes::from_static(b"1")).await?;
     for name in ["absent", "there", "there/belo", "there/below/more"] {
@@ -76,7 +76,7 @@ pub(super) async fn a_suffix_returns_the_last_bytes(context: Context) -> CaseRes
     Ok(())
 }
 
-pub(super) async fn the_answer_names_size_and_range(context: Context) -> CaseResult {
+pub(super) async fn get_returns_size_and_range(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("ten")?;
     a.put_bytes(&key, Bytes::from_static(b"0123456789")).await?;
@@ -96,7 +96,7 @@ pub(super) async fn the_answer_names_size_and_range(context: Context) -> CaseRes
     Ok(())
 }
 
-pub(super) async fn a_read_outlives_an_overwrite_and_a_deletion(context: Context) -> CaseResult {
+pub(super) async fn a_read_survives_an_overwrite_and_a_deletion(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("busy")?;
     for delete in [false, true] {
@@ -124,7 +124,7 @@ pub(super) async fn a_read_outlives_an_overwrite_and_a_deletion(context: Context
     Ok(())
 }
 
-pub(super) async fn head_equals_the_answer_of_the_write(context: Context) -> CaseResult {
+pub(super) async fn head_equals_the_result_of_the_write(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let key = key("known")?;
     let options = BlobPutOptions::default().with_content_type("application/json").with_metadata("a", "1");
@@ -133,10 +133,10 @@ pub(super) async fn head_equals_the_answer_of_the_write(context: Context) -> Cas
     let head = b.head(&key).await?;
     expect::equal("head", &BlobInfo { modified_at: answer.modified_at, ..head.clone() }, &answer)?;
     let read = b.get(&key, BlobGetOptions::default()).await?;
-    expect::equal("what a read tells", &read.info, &head)
+    expect::equal("the result of a read", &read.info, &head)
 }
 
-pub(super) async fn head_of_what_is_not_there_is_not_found(context: Context) -> CaseResult {
+pub(super) async fn head_of_a_missing_blob_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     a.put_bytes(&key("there/below")?, Bytes::from_static(b"1")).await?;
     for name in ["absent", "there", "there/below/more"] {

@@ -85,7 +85,7 @@ pub(super) async fn readers_never_see_a_mixture(context: Context) -> CaseResult 
     expect::equal("the last version", &b.get_bytes(&key).await?[0], &12)
 }
 
-pub(super) async fn a_stream_is_the_concatenation_of_its_pieces(context: Context) -> CaseResult {
+pub(super) async fn a_stream_is_written_as_the_concatenation_of_its_chunks(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let whole = noise(3 * (1 << 20), context.random(1));
     let mut pieces = vec![Ok(Bytes::new())];
@@ -103,7 +103,7 @@ pub(super) async fn a_stream_is_the_concatenation_of_its_pieces(context: Context
     expect::equal("a stream without pieces", &b.get_bytes(&empty).await?, &Bytes::new())
 }
 
-pub(super) async fn a_failing_stream_leaves_the_store_as_it_was(context: Context) -> CaseResult {
+pub(super) async fn a_failing_stream_leaves_the_store_unchanged(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
     let (old, new) = (key("old")?, key("new")?);
     a.put_bytes(&old, Bytes::from_static(b"kept")).await?;
@@ -150,7 +150,7 @@ pub(super) async fn a_key_may_be_a_prefix_of_another(context: Context) -> CaseRe
     Ok(())
 }
 
-pub(super) async fn concurrent_writes_leave_one_of_them_whole(context: Context) -> CaseResult {
+pub(super) async fn concurrent_writes_leave_one_complete_blob(context: Context) -> CaseResult {
     const LEN: usize = 120_000;
     let Handles { a, b } = context.blobs().await?;
     let key = key("contended")?;
@@ -165,5 +165,5 @@ pub(super) async fn concurrent_writes_leave_one_of_them_whole(context: Context) 
     let bytes = b.get_bytes(&key).await?;
     let whole = bytes.len() == LEN && bytes.iter().all(|byte| *byte == bytes[0]);
     expect::that(whole, "one of the writes, whole", format!("{} bytes of several", bytes.len()))?;
-    expect::equal("what the other handle reads", &a.get_bytes(&key).await?, &bytes)
+    expect::equal("the data read by the other handle", &a.get_bytes(&key).await?, &bytes)
 }

@@ -11,11 +11,11 @@ use crate::expect;
 use crate::harness::OpenOptions;
 use crate::suites::ids;
 
-pub(super) async fn cypher_is_there_exactly_when_declared(context: Context) -> CaseResult {
+pub(super) async fn cypher_exists_exactly_if_declared(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     for store in [&a, &b] {
         let declared = store.capabilities().has(Capability::Cypher);
-        expect::equal("whether it is there, as declared", &store.as_cypher().is_some(), &declared)?;
+        expect::equal("the interface, as declared", &store.as_cypher().is_some(), &declared)?;
     }
     Ok(())
 }
@@ -113,14 +113,15 @@ pub(super) async fn patterns_match_ids_types_and_properties(context: Context) ->
     expect::equal("rows against the arrow", &none.await?.len(), &0)
 }
 
-pub(super) async fn answers_are_entities_and_relationships(context: Context) -> CaseResult {
+pub(super) async fn cypher_rows_are_entities_and_relationships(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     cypher(&context, &*a).await?;
     let entities = vec![typed("a", "t", rich_properties())?, node("b")?];
     let going = edge("r", "u", "a", "b")?.with_properties(rich_properties());
     store_all(&*a, &entities, std::slice::from_ref(&going)).await?;
     let query = "MATCH p = (n {id: 'a'})-[r]->(m)
-        RETURN n, r AS going, p AS `the path`, [m, 1] AS list, {of: r.id} AS map, null AS nothing, n.properties.numbers";
+        RETURN n, r AS going, p AS `the path`, [m, 1] AS list, {of: r.id} AS map, null AS nothing, \
+        n.properties.numbers";
     let rows = capable(&*b)?.cypher(query, Metadata::new()).await?;
     let (from, to, way) = (as_json(&entities[0])?, as_json(&entities[1])?, as_json(&going)?);
     let expected = Metadata::new()

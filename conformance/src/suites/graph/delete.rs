@@ -19,7 +19,7 @@ const STAR: [(&str, &str, &str, &str); 7] = [
     ("r7", "t", "c", "c"),
 ];
 
-pub(super) async fn an_entity_goes_with_its_relationships(context: Context) -> CaseResult {
+pub(super) async fn an_entity_is_deleted_with_its_relationships(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     store_all(&*a, &nodes(&["hub", "a", "b", "c"])?, &edges(&STAR)?).await?;
     let answer = a.delete_entity(&entity_id("hub")?).await?;
@@ -29,7 +29,7 @@ pub(super) async fn an_entity_goes_with_its_relationships(context: Context) -> C
         let found = b.get_relationships(&[relationship_id(id)?]).await?;
         expect::equal(&format!("the relationship {id}"), &found, &vec![None])?;
     }
-    graph_is("what is left", &*b, &nodes(&["a", "b", "c"])?, &edges(&STAR[4..])?).await?;
+    graph_is("the remaining data", &*b, &nodes(&["a", "b", "c"])?, &edges(&STAR[4..])?).await?;
     let answer = b.delete_entity(&entity_id("c")?).await?;
     expect::equal("a loop counts once", &answer, &DeletedEntity { existed: true, relationships: 2 })?;
     a.upsert_entities(nodes(&["lone"])?).await?;
@@ -37,18 +37,18 @@ pub(super) async fn an_entity_goes_with_its_relationships(context: Context) -> C
     expect::equal("an entity alone", &answer, &DeletedEntity { existed: true, relationships: 0 })
 }
 
-pub(super) async fn neighbors_of_a_deleted_entity_stay(context: Context) -> CaseResult {
+pub(super) async fn neighbors_of_a_deleted_entity_remain(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let left = nodes(&["a", "b", "c"])?;
     store_all(&*a, &nodes(&["hub", "a", "b", "c"])?, &edges(&STAR)?).await?;
     a.delete_entity(&entity_id("hub")?).await?;
-    graph_is("what is left", &*b, &left, &edges(&STAR[4..])?).await?;
+    graph_is("the remaining data", &*b, &left, &edges(&STAR[4..])?).await?;
     let reached = b.neighbors(&entity_id("a")?, &NeighborQuery::depth(5)).await?;
     let expected = (vec![("a", 0), ("b", 1), ("c", 2)], vec!["r5", "r6", "r7"]);
     expect::equal("a walk among them", &outline(&reached), &expected)
 }
 
-pub(super) async fn deleting_what_is_not_there_answers_so(context: Context) -> CaseResult {
+pub(super) async fn deleting_a_missing_entity_reports_it(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let nothing = DeletedEntity { existed: false, relationships: 0 };
     expect::equal("in an empty graph", &a.delete_entity(&entity_id("a")?).await?, &nothing)?;
@@ -56,20 +56,20 @@ pub(super) async fn deleting_what_is_not_there_answers_so(context: Context) -> C
     for name in ["A", "r", "t", "a ", "%", "c"] {
         expect::equal(&format!("{name:?}"), &b.delete_entity(&entity_id(name)?).await?, &nothing)?;
     }
-    graph_is("what is there", &*b, &nodes(&["a", "b"])?, &edges(&[("r", "t", "a", "b")])?).await?;
+    graph_is("the stored data", &*b, &nodes(&["a", "b"])?, &edges(&[("r", "t", "a", "b")])?).await?;
     a.delete_entity(&entity_id("a")?).await?;
     expect::equal("the second time", &b.delete_entity(&entity_id("a")?).await?, &nothing)
 }
 
-pub(super) async fn a_deleted_relationship_is_gone_and_its_ends_stay(context: Context) -> CaseResult {
+pub(super) async fn a_deleted_relationship_leaves_its_entities(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let entities = nodes(&["hub", "a", "b", "c"])?;
     store_all(&*a, &entities, &edges(&STAR)?).await?;
     let missing = a.delete_relationship(&relationship_id("R1")?).await?;
-    expect::equal("one that is not there", &missing, &false)?;
+    expect::equal("a missing one", &missing, &false)?;
     expect::equal("an entity's id", &a.delete_relationship(&relationship_id("hub")?).await?, &false)?;
     for (gone, id) in ["r6", "r4"].iter().enumerate() {
-        expect::equal("whether it was there", &a.delete_relationship(&relationship_id(id)?).await?, &true)?;
+        expect::equal("the reported existence", &a.delete_relationship(&relationship_id(id)?).await?, &true)?;
         expect::equal("the second time", &b.delete_relationship(&relationship_id(id)?).await?, &false)?;
         let found = b.get_relationships(&[relationship_id(id)?]).await?;
         expect::equal("read by id", &found, &vec![None])?;
@@ -77,14 +77,14 @@ pub(super) async fn a_deleted_relationship_is_gone_and_its_ends_stay(context: Co
             .into_iter()
             .filter(|one| !["r6", "r4"][..=gone].contains(&one.id.as_str()))
             .collect();
-        graph_is("what is left", &*b, &entities, &left).await?;
+        graph_is("the remaining data", &*b, &entities, &left).await?;
     }
     let reached = b.neighbors(&entity_id("hub")?, &NeighborQuery::depth(5)).await?;
     let expected = (vec![("hub", 0), ("a", 1), ("b", 1)], vec!["r1", "r2", "r3", "r5"]);
     expect::equal("the walk", &outline(&reached), &expected)
 }
 
-pub(super) async fn counts_are_of_what_can_be_read(context: Context) -> CaseResult {
+pub(super) async fn counts_equal_the_readable_items(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let none = GraphCounts { entities: 0, relationships: 0 };
     expect::equal("of an empty graph", &b.count().await?, &none)?;
@@ -105,5 +105,5 @@ pub(super) async fn counts_are_of_what_can_be_read(context: Context) -> CaseResu
     let counts = a.count().await?;
     let read = (all_entities(&*b).await?.len(), all_relationships(&*b).await?.len());
     let counted = (usize::try_from(counts.entities).ok(), usize::try_from(counts.relationships).ok());
-    expect::equal("what is read", &counted, &(Some(read.0), Some(read.1)))
+    expect::equal("the data read", &counted, &(Some(read.0), Some(read.1)))
 }

@@ -36,7 +36,7 @@ pub(super) async fn entities_read_back_equal(context: Context) -> CaseResult {
     graph_is("listed", &*b, &entities, &[]).await
 }
 
-pub(super) async fn entities_are_replaced_whole_and_keep_relationships(context: Context) -> CaseResult {
+pub(super) async fn replaced_entities_keep_their_relationships(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let relationships =
         edges(&[("r1", "knows", "a", "b"), ("r2", "knows", "b", "a"), ("r3", "is", "a", "a")])?;
@@ -54,7 +54,7 @@ pub(super) async fn entities_are_replaced_whole_and_keep_relationships(context: 
     graph_is("without properties", &*b, &[bare, other], &relationships).await
 }
 
-pub(super) async fn upserts_say_how_many_were_new(context: Context) -> CaseResult {
+pub(super) async fn upserts_count_created_and_replaced(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let report = a.upsert_entities(nodes(&["a", "b", "c"])?).await?;
     expect::equal("all new", &report, &UpsertReport { created: 3, replaced: 0 })?;
@@ -72,7 +72,7 @@ pub(super) async fn upserts_say_how_many_were_new(context: Context) -> CaseResul
     expect::equal("some new", &b.upsert_relationships(more).await?, &UpsertReport { created: 2, replaced: 1 })
 }
 
-pub(super) async fn a_full_batch_is_stored_to_its_last(context: Context) -> CaseResult {
+pub(super) async fn a_full_batch_is_stored_completely(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let entities = (0..1_000).map(|number| node(&format!("n{number:04}"))).collect::<CaseResult<Vec<_>>>()?;
     let report = a.upsert_entities(entities.clone()).await?;
@@ -87,7 +87,7 @@ pub(super) async fn a_full_batch_is_stored_to_its_last(context: Context) -> Case
     graph_is("all of both batches", &*b, &entities, &relationships).await
 }
 
-pub(super) async fn batches_are_seen_whole(context: Context) -> CaseResult {
+pub(super) async fn batches_are_visible_completely_or_not_at_all(context: Context) -> CaseResult {
     const BATCH: u64 = 40;
     let Handles { a, b } = context.graph().await?;
     let mut tasks: JoinSet<CaseResult> = JoinSet::new();
@@ -130,10 +130,10 @@ pub(super) async fn a_refused_batch_stores_nothing(context: Context) -> CaseResu
     expect::invalid("a bad entity at the end", a.upsert_entities(batch).await, "entity.properties")?;
     let batch = nodes(&["kept", "x", "y", "x"])?;
     expect::invalid("an id twice", a.upsert_entities(batch).await, "entities.id")?;
-    expect::equal("what is stored", &all_entities(&*b).await?, &vec![kept])
+    expect::equal("the stored data", &all_entities(&*b).await?, &vec![kept])
 }
 
-pub(super) async fn reads_answer_each_entity_in_its_place(context: Context) -> CaseResult {
+pub(super) async fn reads_return_entities_in_the_order_of_ids(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     store_all(&*a, &nodes(&["a", "b", "c"])?, &[]).await?;
     let asked = ["c", "missing", "a", "C", "b", "a", "a ", "c"];

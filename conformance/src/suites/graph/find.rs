@@ -94,7 +94,7 @@ async fn entities_of_follow(
     Ok(())
 }
 
-pub(super) async fn filters_keep_types_apart(context: Context) -> CaseResult {
+pub(super) async fn filters_distinguish_types(context: Context) -> CaseResult {
     entities_follow(context, filter_table::equality()).await
 }
 
@@ -178,7 +178,7 @@ fn fits(query: &RelationshipQuery, one: &Relationship) -> bool {
         && query.filter.as_ref().is_none_or(|filter| filter.matches(&one.properties))
 }
 
-pub(super) async fn pages_visit_each_entity_once(context: Context) -> CaseResult {
+pub(super) async fn paging_returns_each_entity_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let mut entities = Vec::new();
     for number in 0..60 {
@@ -209,12 +209,12 @@ pub(super) async fn pages_visit_each_entity_once(context: Context) -> CaseResult
         expect::equal("a limit of 0", &none.items, &Vec::new())?;
         let between = entity_id(&format!("{}!", expected[3].id))?;
         let page = b.find_entities(query, PageRequest::after(between, 2)).await?;
-        expect::equal("after an id that is not there", &page.items, &expected[4..6].to_vec())?;
+        expect::equal("after a missing id", &page.items, &expected[4..6].to_vec())?;
     }
     Ok(())
 }
 
-pub(super) async fn entity_pages_go_on_through_changes(context: Context) -> CaseResult {
+pub(super) async fn entity_pages_continue_during_changes(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let stable = (0..20).map(|number| node(&format!("m{number:02}"))).collect::<CaseResult<Vec<_>>>()?;
     let going = (0..20).map(|number| node(&format!("m{number:02}-gone"))).collect::<CaseResult<Vec<_>>>()?;
@@ -238,7 +238,7 @@ pub(super) async fn entity_pages_go_on_through_changes(context: Context) -> Case
     expect::that(ascending, "entities in byte order", &seen)
 }
 
-pub(super) async fn pages_visit_each_relationship_once(context: Context) -> CaseResult {
+pub(super) async fn paging_returns_each_relationship_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let mut all = Vec::new();
     for number in 0..40 {

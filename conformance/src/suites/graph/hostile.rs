@@ -17,7 +17,7 @@ fn sorted_names() -> Vec<String> {
     names
 }
 
-pub(super) async fn entity_ids_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn entity_ids_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = sorted_names();
     let stored = |name: &String| typed(name, "node", Metadata::new().with("name", name.clone()));
@@ -52,7 +52,7 @@ pub(super) async fn entity_ids_are_kept_apart(context: Context) -> CaseResult {
     graph_is("left in the end", &*b, &entities, &left).await
 }
 
-pub(super) async fn relationship_ids_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn relationship_ids_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let entities = nodes(&["x", "y"])?;
     let mut all =
@@ -78,7 +78,7 @@ pub(super) async fn relationship_ids_are_kept_apart(context: Context) -> CaseRes
     graph_is("left in the end", &*b, &entities, &all).await
 }
 
-pub(super) async fn types_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn types_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = sorted_names();
     let mut entities = vec![node("~hub")?];
@@ -111,7 +111,7 @@ pub(super) async fn types_are_kept_apart(context: Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn ends_do_not_run_together(context: Context) -> CaseResult {
+pub(super) async fn source_and_target_do_not_merge(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let pairs = ids::hostile_pairs();
     let ends: std::collections::BTreeSet<_> =
@@ -140,7 +140,7 @@ pub(super) async fn ends_do_not_run_together(context: Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn property_keys_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn property_keys_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = sorted_names();
     let entity = |(number, name): (usize, &String)| {

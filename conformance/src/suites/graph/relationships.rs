@@ -33,7 +33,7 @@ pub(super) async fn relationships_read_back_equal(context: Context) -> CaseResul
     graph_is("listed", &*b, &entities, &relationships).await
 }
 
-pub(super) async fn a_missing_end_is_not_found(context: Context) -> CaseResult {
+pub(super) async fn a_missing_source_or_target_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let entities = nodes(&["a", "b"])?;
     let there = edges(&[("there", "knows", "a", "b")])?;
@@ -56,7 +56,7 @@ pub(super) async fn a_missing_end_is_not_found(context: Context) -> CaseResult {
     graph_is("after the refused replacement", &*b, &entities, &there).await
 }
 
-pub(super) async fn relationships_are_replaced_whole(context: Context) -> CaseResult {
+pub(super) async fn relationships_are_replaced_completely(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let entities = nodes(&["a", "b", "c", "d"])?;
     let old = edge("r", "knows", "a", "b")?.with_properties(Metadata::new().with("old", 1).with("both", 1));
@@ -122,7 +122,7 @@ pub(super) async fn two_entities_may_have_many_relationships(context: Context) -
     graph_is("the others", &*b, &entities, &relationships).await
 }
 
-pub(super) async fn relationships_never_lack_an_end(context: Context) -> CaseResult {
+pub(super) async fn relationships_never_lack_an_entity(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     for round in 0..6 {
         let name = |number: usize| format!("{round}-{number}");
@@ -150,7 +150,7 @@ pub(super) async fn relationships_never_lack_an_end(context: Context) -> CaseRes
                 tasks.spawn(async move {
                     tokio::task::yield_now().await;
                     let answer = store.delete_entity(&gone).await?;
-                    expect::equal("whether it was there", &answer.existed, &true)
+                    expect::equal("the reported existence", &answer.existed, &true)
                 });
             }
         }
@@ -167,17 +167,17 @@ pub(super) async fn relationships_never_lack_an_end(context: Context) -> CaseRes
 }
 
 /// Checks that a new entity with a deleted entity's id does not have its relationships.
-pub(super) async fn relationships_do_not_outlive_an_end(context: Context) -> CaseResult {
+pub(super) async fn relationships_do_not_outlive_an_entity(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     store_all(&*a, &nodes(&["a", "b"])?, &edges(&[("r", "t", "a", "b"), ("s", "t", "b", "a")])?).await?;
     a.delete_entity(&entity_id("a")?).await?;
     a.upsert_entities(nodes(&["a"])?).await?;
-    graph_is("with the entity made anew", &*b, &nodes(&["a", "b"])?, &[]).await?;
+    graph_is("with the entity created again", &*b, &nodes(&["a", "b"])?, &[]).await?;
     let reached = b.neighbors(&entity_id("a")?, &NeighborQuery::depth(2)).await?;
     expect::equal("the walk", &outline(&reached), &(vec![("a", 0)], vec![]))
 }
 
-pub(super) async fn reads_answer_each_relationship_in_its_place(context: Context) -> CaseResult {
+pub(super) async fn reads_return_relationships_in_the_order_of_ids(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let stored = edges(&[("a", "t", "x", "y"), ("b", "t", "x", "y"), ("c", "t", "y", "x")])?;
     store_all(&*a, &nodes(&["x", "y"])?, &stored).await?;

@@ -26,7 +26,7 @@ async fn walk_is(
     expect::equal(&what, &outline(&reached), &(entities.to_vec(), relationships.to_vec()))
 }
 
-pub(super) async fn walks_go_both_ways_unless_told(context: Context) -> CaseResult {
+pub(super) async fn traversals_follow_both_directions_by_default(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     // in2 -> in -> start -> out -> out2, and across from `out` to `in`.
     let relationships = edges(&[
@@ -46,7 +46,7 @@ pub(super) async fn walks_go_both_ways_unless_told(context: Context) -> CaseResu
         .await
 }
 
-pub(super) async fn out_and_in_follow_the_arrow(context: Context) -> CaseResult {
+pub(super) async fn outgoing_and_incoming_follow_the_direction(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let relationships = edges(&[
         ("r1", "t", "in2", "in"),
@@ -64,7 +64,7 @@ pub(super) async fn out_and_in_follow_the_arrow(context: Context) -> CaseResult 
     walk_is(&*b, "in2", &inward, &[("in2", 0)], &[]).await
 }
 
-pub(super) async fn each_entity_within_the_depth_comes_once(context: Context) -> CaseResult {
+pub(super) async fn each_entity_within_the_depth_is_returned_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     // A chain of 40 with a shortcut from the first to the tenth.
     let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
@@ -104,7 +104,7 @@ pub(super) async fn depth_zero_returns_the_entity_alone(context: Context) -> Cas
     Ok(())
 }
 
-pub(super) async fn only_the_types_given_are_walked(context: Context) -> CaseResult {
+pub(super) async fn only_the_given_types_are_followed(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let relationships = edges(&[
         ("r1", "knows", "a", "b"),
@@ -133,7 +133,7 @@ pub(super) async fn only_the_types_given_are_walked(context: Context) -> CaseRes
 
 /// Checks parallel relationships, loops, and relationships between visited entities; at the last hop only
 /// those on a path count.
-pub(super) async fn every_relationship_on_the_way_is_returned(context: Context) -> CaseResult {
+pub(super) async fn every_followed_relationship_is_returned(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let relationships = edges(&[
         ("p1", "t", "a", "b"),
@@ -157,7 +157,7 @@ pub(super) async fn every_relationship_on_the_way_is_returned(context: Context) 
     walk_is(&*b, "a", &back, &[("a", 0), ("b", 1)], &["l1", "l2", "p1", "p2", "p3"]).await
 }
 
-pub(super) async fn no_relationship_lacks_an_end_in_the_result(context: Context) -> CaseResult {
+pub(super) async fn returned_relationships_have_both_entities_in_the_result(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names: Vec<String> = (0..12).map(|number| format!("n{number:02}")).collect();
     let mut relationships = Vec::new();
@@ -186,7 +186,7 @@ pub(super) async fn no_relationship_lacks_an_end_in_the_result(context: Context)
     Ok(())
 }
 
-pub(super) async fn walks_through_cycles_end(context: Context) -> CaseResult {
+pub(super) async fn traversals_through_cycles_terminate(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = ["a", "b", "c", "d", "e"];
     let mut relationships = edges(&[("loop", "t", "a", "a")])?;
@@ -206,7 +206,7 @@ pub(super) async fn walks_through_cycles_end(context: Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn a_limit_keeps_the_nearest_first_by_id(context: Context) -> CaseResult {
+pub(super) async fn a_limit_returns_the_nearest_entities_by_id(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let relationships = edges(&[
         ("r1", "t", "m", "z"),
@@ -235,7 +235,7 @@ pub(super) async fn a_limit_keeps_the_nearest_first_by_id(context: Context) -> C
     walk_is(&*b, "m", &NeighborQuery::depth(2).with_limit(10_000), &order, taken[6]).await
 }
 
-pub(super) async fn an_entity_that_is_not_there_gives_nothing(context: Context) -> CaseResult {
+pub(super) async fn a_missing_start_entity_returns_nothing(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     for depth in [0, 1, 32] {
         walk_is(&*b, "a", &NeighborQuery::depth(depth), &[], &[]).await?;
@@ -312,14 +312,14 @@ async fn random_walks(context: Context, draws: [u64; 2], pick: fn(u64) -> Neighb
     Ok(())
 }
 
-pub(super) async fn random_walks_agree_with_the_model(context: Context) -> CaseResult {
+pub(super) async fn random_traversals_agree_with_the_model(context: Context) -> CaseResult {
     random_walks(context, [0, 100_000], |roll| {
         NeighborQuery::depth([0, 1, 2, 3, 4, 6, 10, 32][usize::try_from(roll % 8).unwrap_or_default()])
     })
     .await
 }
 
-pub(super) async fn random_limited_walks_agree_with_the_model(context: Context) -> CaseResult {
+pub(super) async fn random_limited_traversals_agree_with_the_model(context: Context) -> CaseResult {
     random_walks(context, [200_000, 300_000], |roll| {
         let depth = [1, 2, 3, 5, 32][usize::try_from(roll % 5).unwrap_or_default()];
         NeighborQuery::depth(depth).with_limit(usize::try_from(roll / 5 % 20).unwrap_or_default())
@@ -327,7 +327,7 @@ pub(super) async fn random_limited_walks_agree_with_the_model(context: Context) 
     .await
 }
 
-pub(super) async fn random_typed_walks_agree_with_the_model(context: Context) -> CaseResult {
+pub(super) async fn random_typed_traversals_agree_with_the_model(context: Context) -> CaseResult {
     random_walks(context, [400_000, 500_000], |roll| {
         let mask = roll / 5 % 16;
         let kinds = ["knows", "likes", "KNOWS", "located in"].iter().enumerate();

@@ -84,7 +84,7 @@ pub(super) async fn text_is_kept_byte_for_byte(context: Context) -> CaseResult {
 }
 
 /// HIST-001, for the largest batch: its end is not lost.
-pub(super) async fn the_largest_batch_is_stored_whole_and_in_order(context: Context) -> CaseResult {
+pub(super) async fn the_largest_batch_is_stored_completely_and_in_order(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, written) = (thread("batch")?, numbered("m", BATCH_MESSAGES_MAX));
     append(&*stores.a, &thread, written.clone()).await?;
@@ -92,7 +92,7 @@ pub(super) async fn the_largest_batch_is_stored_whole_and_in_order(context: Cont
 }
 
 /// HIST-002.
-pub(super) async fn a_batch_is_numbered_contiguously_and_the_answer_names_its_ends(
+pub(super) async fn a_batch_gets_contiguous_numbers_and_returns_first_and_last(
     context: Context,
 ) -> CaseResult {
     let stores = context.history().await?;
@@ -115,7 +115,7 @@ fn texts_of(messages: &[ChatMessage]) -> Vec<&str> {
 }
 
 /// HIST-003: a batch with an invalid last message stores no other message.
-pub(super) async fn a_batch_with_one_bad_message_stores_nothing(context: Context) -> CaseResult {
+pub(super) async fn a_batch_with_one_invalid_message_stores_nothing(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (fresh, used) = (thread("fresh")?, thread("used")?);
     say(&*stores.a, &used, &["kept"]).await?;
@@ -131,7 +131,7 @@ pub(super) async fn a_batch_with_one_bad_message_stores_nothing(context: Context
 }
 
 /// HIST-005: across appends, clears, run clears, replacements and forks.
-pub(super) async fn numbers_only_grow_whatever_happens_between(context: Context) -> CaseResult {
+pub(super) async fn numbers_only_increase_across_all_operations(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, other) = (thread("grows")?, thread("source")?);
     say(&*stores.a, &other, &["x", "y"]).await?;
@@ -184,7 +184,7 @@ pub(super) async fn the_first_message_of_each_thread_has_number_1(context: Conte
 }
 
 /// HIST-006: reads and failed calls use no number.
-pub(super) async fn a_thread_that_was_only_looked_at_begins_at_1(context: Context) -> CaseResult {
+pub(super) async fn a_thread_that_was_only_read_begins_at_1(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("looked at")?;
     expect::equal("last", &super::support::last(&*stores.a, &thread).await?, &Seq::ZERO)?;
@@ -195,7 +195,7 @@ pub(super) async fn a_thread_that_was_only_looked_at_begins_at_1(context: Contex
 }
 
 /// HIST-012.
-pub(super) async fn order_ignores_the_time_of_writing(context: Context) -> CaseResult {
+pub(super) async fn order_ignores_created_at(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("clocks")?;
     let micros = [5_000_000, 1, 5_000_000, -7, 4_102_444_800_000_000, 0, 2, 1];
@@ -215,15 +215,17 @@ pub(super) async fn order_ignores_the_time_of_writing(context: Context) -> CaseR
     expect::equal("tail of 2", &bodies(&stores.b.tail(&thread, None, 2).await?), &newest)
 }
 
-/// HIST-014: the exact limit of a message is allowed.
-pub(super) async fn a_message_of_the_greatest_size_is_stored(context: Context) -> CaseResult {
+/// HIST-014: the exact limit of a message is allowed, of text and of metadata.
+pub(super) async fn a_message_of_the_maximum_size_is_stored(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("large")?;
     let text = "0123456789abcdéf".repeat(MESSAGE_BYTES_MAX / 17 + 1);
     let cut = (0..=MESSAGE_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let mut large = ChatMessage::user(&text[..cut]);
     large.text.push_str(&"z".repeat(MESSAGE_BYTES_MAX - cut));
-    let written = vec![ChatMessage::user("before"), large, ChatMessage::user("after")];
+    let metadata = Metadata::new().with("k", &text[..cut - 1]);
+    let images = ChatMessage::user("").with_metadata(metadata);
+    let written = vec![ChatMessage::user("before"), large, images, ChatMessage::user("after")];
     append(&*stores.a, &thread, written.clone()).await?;
     let stored = bodies(&all(&*stores.b, &thread).await?);
     expect::that(stored == written, "the largest message to read back equal", lengths(&stored))?;
@@ -236,7 +238,7 @@ fn lengths(messages: &[ChatMessage]) -> Vec<usize> {
 }
 
 /// HIST-014: the exact limit of a batch is allowed.
-pub(super) async fn a_batch_of_the_greatest_size_is_stored(context: Context) -> CaseResult {
+pub(super) async fn a_batch_of_the_maximum_size_is_stored(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("large batch")?;
     let written: Vec<_> =
@@ -247,7 +249,7 @@ pub(super) async fn a_batch_of_the_greatest_size_is_stored(context: Context) -> 
 }
 
 /// HIST-014: NUL and every other character of UTF-8.
-pub(super) async fn text_arguments_and_results_may_hold_any_character(context: Context) -> CaseResult {
+pub(super) async fn text_arguments_and_results_may_contain_any_character(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("any character")?;
     let every: String =

@@ -34,7 +34,7 @@ fn words(expected: &[(i64, &str)]) -> Vec<(i64, String)> {
 }
 
 /// HIST-085.
-pub(super) async fn the_backlog_is_what_survives(context: Context) -> CaseResult {
+pub(super) async fn the_backlog_contains_surviving_messages_and_events(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     let tagged = ChatMessage::user("m2").with_run(run("r")?);
@@ -119,9 +119,7 @@ pub(super) async fn a_replacement_never_shares_its_numbers_with_an_event(context
 }
 
 /// HIST-088.
-pub(super) async fn starting_from_the_last_number_seen_misses_and_repeats_nothing(
-    context: Context,
-) -> CaseResult {
+pub(super) async fn a_start_from_the_last_number_misses_and_repeats_nothing(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     let tagged = ChatMessage::user("3").with_run(run("r")?);
@@ -151,7 +149,7 @@ pub(super) async fn starting_from_the_last_number_seen_misses_and_repeats_nothin
 }
 
 /// HIST-088: a subscriber that was away during a removal receives the clear, and the later events.
-pub(super) async fn a_subscriber_that_was_away_learns_what_went(context: Context) -> CaseResult {
+pub(super) async fn a_returning_subscriber_receives_the_removals(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (cleared, replaced) = (thread("cleared")?, thread("replaced")?);
     for thread in [&cleared, &replaced] {

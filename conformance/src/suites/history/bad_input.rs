@@ -7,8 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use larder_kernel::limits::{
     BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, ID_BYTES_MAX, JSON_DEPTH_MAX,
-    MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX, MESSAGE_PARTS_MAX, METADATA_BYTES_MAX, PAGE_ITEMS_MAX,
-    TTL_MS_MAX,
+    MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX, MESSAGE_PARTS_MAX, PAGE_ITEMS_MAX, TTL_MS_MAX,
 };
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, Contract, HistoryProvider,
@@ -212,8 +211,8 @@ fn texts() -> Vec<Bad> {
             let call = ToolCall::new("c", "t", x(MESSAGE_BYTES_MAX / 2));
             one(s, t, ChatMessage::user(x(MESSAGE_BYTES_MAX / 2 - 1)).with_tool_call(call))
         }),
-        bad("metadata_too_large", "message.metadata", Some(METADATA_BYTES_MAX), |s, t| {
-            one(s, t, ChatMessage::user("").with_metadata(Metadata::new().with("k", x(METADATA_BYTES_MAX))))
+        bad("metadata_too_large", "message", MESSAGE, |s, t| {
+            one(s, t, ChatMessage::user("").with_metadata(Metadata::new().with("k", x(MESSAGE_BYTES_MAX))))
         }),
         bad("metadata_too_deep", "message.metadata", Some(JSON_DEPTH_MAX), |s, t| {
             one(s, t, ChatMessage::user("").with_metadata(nested(JSON_DEPTH_MAX + 1)))
@@ -344,7 +343,9 @@ macro_rules! bad_ids {
     ($($name:literal, $field:literal, $id:ident;)*) => {
         vec![$(
             bad(concat!("an_empty_", $name, "_id"), $field, Some(1), |_, _| made($id::new(""))),
-            bad(concat!("a_", $name, "_id_of_513_bytes"), $field, Some(ID_BYTES_MAX), |_, _| made($id::new(x(513)))),
+            bad(concat!("a_", $name, "_id_of_513_bytes"), $field, Some(ID_BYTES_MAX), |_, _| {
+                made($id::new(x(513)))
+            }),
             bad(concat!("a_", $name, "_id_with_nul"), $field, None, |_, _| made($id::new("a\0b"))),
         )*]
     };

@@ -52,7 +52,7 @@ pub(super) async fn counts_follow_every_write(context: Context) -> CaseResult {
 }
 
 /// HIST-032.
-pub(super) async fn bytes_count_what_messages_carry(context: Context) -> CaseResult {
+pub(super) async fn bytes_is_the_sum_of_message_sizes(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("bytes")?;
     let batch = vec![
@@ -71,7 +71,9 @@ pub(super) async fn bytes_count_what_messages_carry(context: Context) -> CaseRes
 }
 
 /// HIST-033.
-pub(super) async fn last_is_the_greatest_number_given_and_stays(context: Context) -> CaseResult {
+pub(super) async fn last_is_the_greatest_number_assigned_and_survives_a_clear(
+    context: Context,
+) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("last")?;
     let (a, b) = (&*stores.a, &*stores.b);
@@ -92,7 +94,7 @@ pub(super) async fn last_is_the_greatest_number_given_and_stays(context: Context
 }
 
 /// HIST-034.
-pub(super) async fn a_clear_says_how_many_went_and_leaves_nothing(context: Context) -> CaseResult {
+pub(super) async fn a_clear_returns_the_count_and_removes_everything(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("cleared")?;
     append(&*stores.a, &thread, numbered("m", 7)).await?;
@@ -104,7 +106,7 @@ pub(super) async fn a_clear_says_how_many_went_and_leaves_nothing(context: Conte
 }
 
 /// HIST-034: for a thread of any length.
-pub(super) async fn a_long_thread_is_cleared_whole(context: Context) -> CaseResult {
+pub(super) async fn a_long_thread_is_cleared_completely(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("long")?;
     for part in ["a", "b", "c"] {
@@ -115,7 +117,7 @@ pub(super) async fn a_long_thread_is_cleared_whole(context: Context) -> CaseResu
 }
 
 /// HIST-035.
-pub(super) async fn clearing_nothing_answers_0_and_makes_no_event(context: Context) -> CaseResult {
+pub(super) async fn clearing_an_empty_thread_returns_0_and_creates_no_event(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (fresh, cleared) = (thread("fresh")?, thread("cleared")?);
     say(&*stores.a, &cleared, &["x"]).await?;
@@ -134,7 +136,7 @@ pub(super) async fn clearing_nothing_answers_0_and_makes_no_event(context: Conte
 }
 
 /// HIST-036.
-pub(super) async fn a_clear_leaves_other_threads_as_they_are(context: Context) -> CaseResult {
+pub(super) async fn a_clear_does_not_change_other_threads(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let cleared = Thread::new("agent", "session")?;
     let others = [
@@ -166,7 +168,7 @@ pub(super) async fn a_clear_leaves_other_threads_as_they_are(context: Context) -
 }
 
 /// HIST-037.
-pub(super) async fn numbers_go_on_after_a_clear(context: Context) -> CaseResult {
+pub(super) async fn numbers_continue_after_a_clear(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("goes on")?;
     let mut greatest = append(&*stores.a, &thread, numbered("m", 5)).await?.last;
@@ -182,7 +184,7 @@ pub(super) async fn numbers_go_on_after_a_clear(context: Context) -> CaseResult 
 }
 
 /// HIST-038.
-pub(super) async fn exactly_the_messages_of_a_run_go(context: Context) -> CaseResult {
+pub(super) async fn exactly_the_messages_of_the_run_are_removed(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, other) = (thread("runs")?, thread("other")?);
     let tags = [
@@ -218,7 +220,7 @@ pub(super) async fn exactly_the_messages_of_a_run_go(context: Context) -> CaseRe
             .cloned()
             .collect::<Vec<_>>()
     };
-    expect::equal("what is left", &all(&*stores.b, &thread).await?, &kept("run"))?;
+    expect::equal("the remaining data", &all(&*stores.b, &thread).await?, &kept("run"))?;
     expect::equal("the other thread's numbers", &seqs(&all(&*stores.b, &other).await?), &seqs(&whole))?;
     expect::equal("removed the second time", &stores.b.clear_run(&thread, &run("run")?).await?, &0)?;
     for pattern in ["r%n", "r_n", "*", "run\u{e9}"] {
@@ -248,7 +250,7 @@ pub(super) async fn a_run_is_cleared_from_replacements_and_forks_too(context: Co
 }
 
 /// HIST-039.
-pub(super) async fn clearing_an_absent_run_answers_0_and_makes_no_event(context: Context) -> CaseResult {
+pub(super) async fn clearing_a_missing_run_returns_0_and_creates_no_event(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (fresh, used) = (thread("fresh")?, thread("used")?);
     append(&*stores.a, &used, messages(&["plain"])).await?;

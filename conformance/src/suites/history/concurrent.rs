@@ -49,7 +49,7 @@ pub(super) async fn concurrent_batches_neither_interleave_nor_get_lost(context: 
 }
 
 /// HIST-005: two results never contain the same number, and a writer's numbers increase.
-pub(super) async fn concurrent_writers_get_numbers_of_their_own(context: Context) -> CaseResult {
+pub(super) async fn concurrent_writers_get_distinct_numbers(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("numbers")?;
     let answers = at_once(WRITERS, |writer| {

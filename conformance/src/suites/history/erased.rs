@@ -32,7 +32,7 @@ pub(super) async fn a_waiting_subscription_ends_with_an_erasure(context: Context
 }
 
 /// HIST-098: messages after the erasure do not continue the events from before it.
-pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> CaseResult {
+pub(super) async fn events_after_an_erasure_are_not_delivered_as_old_ones(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     say(&*stores.a, &thread, &["1", "2", "3"]).await?;
@@ -48,7 +48,7 @@ pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> C
 }
 
 /// HIST-087: a subscriber that waits for the first event continues to wait for it.
-pub(super) async fn a_subscription_to_nothing_outlives_an_erasure(context: Context) -> CaseResult {
+pub(super) async fn a_subscription_to_an_empty_thread_survives_an_erasure(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     let mut events = stores.b.subscribe(&thread, Seq::ZERO).await?;

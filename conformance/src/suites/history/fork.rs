@@ -13,7 +13,7 @@ use crate::context::{Context, in_time};
 use crate::expect;
 
 /// HIST-040.
-pub(super) async fn a_fork_holds_the_source_equal_and_in_order(context: Context) -> CaseResult {
+pub(super) async fn a_fork_contains_the_source_equal_and_in_order(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
     let stamp = larder_kernel::Timestamp::from_micros(5)?;
@@ -57,7 +57,7 @@ pub(super) async fn a_fork_ends_at_up_to(context: Context) -> CaseResult {
 }
 
 /// HIST-040: a source longer than any page.
-pub(super) async fn a_long_thread_is_forked_whole(context: Context) -> CaseResult {
+pub(super) async fn a_long_thread_is_forked_completely(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
     for part in ["a", "b", "c"] {
@@ -69,7 +69,7 @@ pub(super) async fn a_long_thread_is_forked_whole(context: Context) -> CaseResul
 }
 
 /// HIST-041.
-pub(super) async fn a_target_that_holds_messages_is_refused(context: Context) -> CaseResult {
+pub(super) async fn a_target_with_messages_is_refused(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
     say(&*stores.a, &source, &["a", "b"]).await?;
@@ -87,7 +87,7 @@ pub(super) async fn a_target_that_holds_messages_is_refused(context: Context) ->
 }
 
 /// HIST-041: an emptied target can receive a fork.
-pub(super) async fn a_cleared_target_is_free(context: Context) -> CaseResult {
+pub(super) async fn a_cleared_thread_can_be_a_target(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
     say(&*stores.a, &source, &["a", "b"]).await?;
@@ -98,7 +98,7 @@ pub(super) async fn a_cleared_target_is_free(context: Context) -> CaseResult {
 }
 
 /// HIST-042.
-pub(super) async fn an_empty_source_is_not_found_and_makes_nothing(context: Context) -> CaseResult {
+pub(super) async fn an_empty_source_is_not_found_and_creates_nothing(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (absent, cleared, source) = (thread("absent")?, thread("cleared")?, thread("source")?);
     say(&*stores.a, &cleared, &["x"]).await?;
@@ -122,7 +122,7 @@ pub(super) async fn an_empty_source_is_not_found_and_makes_nothing(context: Cont
 }
 
 /// HIST-043.
-pub(super) async fn a_fork_and_its_source_go_their_own_ways(context: Context) -> CaseResult {
+pub(super) async fn a_fork_and_its_source_are_independent(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target, second) = (thread("source")?, thread("target")?, thread("second")?);
     let tagged = ChatMessage::user("b").with_run(run("r")?);
@@ -144,7 +144,7 @@ pub(super) async fn a_fork_and_its_source_go_their_own_ways(context: Context) ->
 }
 
 /// HIST-043: the fork stays after its source expires.
-pub(super) async fn a_fork_outlives_its_source(context: Context) -> CaseResult {
+pub(super) async fn a_fork_survives_the_removal_of_its_source(context: Context) -> CaseResult {
     const TTL: Duration = Duration::from_millis(250);
     let stores = context.history().await?;
     let (source, target, forked_at) = in_time(TTL, |attempt| {

@@ -34,7 +34,7 @@ async fn threads_stay_apart(context: &Context, threads: &[Thread]) -> CaseResult
     for (number, thread) in threads.iter().enumerate() {
         if number.is_multiple_of(2) {
             let left = all(&*stores.b, thread).await?;
-            expect::equal(&format!("what is left of {thread:?}"), &texts(&left), &Vec::new())?;
+            expect::equal(&format!("the remaining messages of {thread:?}"), &texts(&left), &Vec::new())?;
         } else {
             holds(&*stores.b, thread, &[&number.to_string()]).await?;
         }
@@ -66,7 +66,7 @@ pub(super) async fn agents_that_differ_in_any_byte_have_different_threads(contex
 }
 
 /// STORE-003, for agent and session together.
-pub(super) async fn agent_and_session_do_not_run_together(context: Context) -> CaseResult {
+pub(super) async fn agent_and_session_do_not_merge(context: Context) -> CaseResult {
     let threads = hostile_pairs()
         .iter()
         .map(|(agent, session)| Ok(Thread::new(agent, session)?))
@@ -109,7 +109,7 @@ pub(super) async fn each_agent_lists_only_its_own_threads(context: Context) -> C
 }
 
 /// STORE-003, for runs.
-pub(super) async fn runs_that_differ_in_any_byte_are_cleared_apart(context: Context) -> CaseResult {
+pub(super) async fn runs_that_differ_in_any_byte_are_cleared_separately(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("runs")?;
     let runs = hostile();
@@ -159,7 +159,7 @@ pub(super) async fn keys_that_differ_in_any_byte_are_different_appends(context: 
 }
 
 /// STORE-003, for subscriptions: each receives only its thread's events.
-pub(super) async fn subscribers_hear_only_their_own_thread(context: Context) -> CaseResult {
+pub(super) async fn subscribers_receive_only_their_own_thread(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let mut subscribed = Vec::new();
     let sessions = [

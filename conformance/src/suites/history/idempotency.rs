@@ -10,7 +10,9 @@ use crate::context::Context;
 use crate::expect;
 
 /// HIST-007.
-pub(super) async fn repeating_a_key_answers_as_before_and_writes_nothing(context: Context) -> CaseResult {
+pub(super) async fn repeating_a_key_returns_the_first_result_and_writes_nothing(
+    context: Context,
+) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("repeat")?;
     say(&*stores.a, &thread, &["earlier"]).await?;
@@ -27,7 +29,7 @@ pub(super) async fn repeating_a_key_answers_as_before_and_writes_nothing(context
 }
 
 /// HIST-007: a retry may have new timestamps.
-pub(super) async fn a_new_time_of_writing_is_still_the_same_append(context: Context) -> CaseResult {
+pub(super) async fn a_new_timestamp_is_still_the_same_append(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("restamped")?;
     let at = |micros: i64| -> CaseResult<Vec<ChatMessage>> {
@@ -117,7 +119,7 @@ pub(super) async fn a_key_on_another_thread_is_another_append(context: Context) 
 }
 
 /// HIST-009: a fork is another thread and does not copy the source's keys.
-pub(super) async fn a_fork_does_not_take_the_keys(context: Context) -> CaseResult {
+pub(super) async fn a_fork_does_not_copy_the_keys(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
     stores.a.append_many(&source, messages(&["one"]), with_key("k")?).await?;
@@ -128,7 +130,7 @@ pub(super) async fn a_fork_does_not_take_the_keys(context: Context) -> CaseResul
 }
 
 /// HIST-010.
-pub(super) async fn a_key_is_remembered_after_a_clear(context: Context) -> CaseResult {
+pub(super) async fn a_key_remains_in_effect_after_a_clear(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("cleared")?;
     let batch = messages(&["one", "two"]);
@@ -144,7 +146,7 @@ pub(super) async fn a_key_is_remembered_after_a_clear(context: Context) -> CaseR
 }
 
 /// HIST-010: neither the clear of a run nor a replacement forgets the key.
-pub(super) async fn a_key_is_remembered_when_its_messages_are_gone(context: Context) -> CaseResult {
+pub(super) async fn a_key_remains_in_effect_after_its_messages_are_removed(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("gone")?;
     let by_run = vec![ChatMessage::user("by run").with_run(run("r")?)];
@@ -190,7 +192,7 @@ pub(super) async fn of_concurrent_appends_with_one_key_one_writes(context: Conte
 }
 
 /// HIST-007: other options do not make it another append.
-pub(super) async fn a_key_may_come_with_a_time_to_live(context: Context) -> CaseResult {
+pub(super) async fn a_key_works_with_a_time_to_live(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("with ttl")?;
     let hour = Ttl::fixed(std::time::Duration::from_secs(3600));

@@ -51,7 +51,7 @@ async fn page(
 }
 
 /// HIST-060.
-pub(super) async fn threads_come_in_byte_order_once_each(context: Context) -> CaseResult {
+pub(super) async fn threads_are_listed_in_byte_order_once_each(context: Context) -> CaseResult {
     let stores = context.history().await?;
     expect::equal("a namespace that holds nothing", &list_all(&*stores.a, 10).await?, &Vec::new())?;
     let threads = write_pairs(&*stores.a).await?;
@@ -64,7 +64,7 @@ pub(super) async fn threads_come_in_byte_order_once_each(context: Context) -> Ca
 }
 
 /// HIST-061.
-pub(super) async fn pages_of_any_length_visit_each_thread_once(context: Context) -> CaseResult {
+pub(super) async fn pages_of_any_length_return_each_thread_once(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let threads = write_pairs(&*stores.a).await?;
     for limit in (1..=threads.len() + 1).chain([10_000]) {
@@ -103,9 +103,7 @@ pub(super) async fn a_page_may_begin_anywhere(context: Context) -> CaseResult {
 }
 
 /// HIST-061: during writes and clears of other threads.
-pub(super) async fn threads_that_stay_are_visited_once_while_others_come_and_go(
-    context: Context,
-) -> CaseResult {
+pub(super) async fn threads_that_stay_are_listed_once_during_changes(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let mut lasting = BTreeSet::new();
     for number in 0..20 {
@@ -190,7 +188,7 @@ pub(super) async fn an_agents_page_may_begin_at_another_agents_thread(context: C
 }
 
 /// HIST-063, for every way in which a thread becomes empty except expiry.
-pub(super) async fn a_thread_that_holds_nothing_is_not_listed(context: Context) -> CaseResult {
+pub(super) async fn a_thread_without_messages_is_not_listed(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let kept = thread("kept")?;
     say(&*stores.a, &kept, &["x"]).await?;

@@ -66,7 +66,7 @@ async fn keeps(stores: &Stores, thread: &Thread, filter: &MessageFilter, expecte
 }
 
 /// HIST-090.
-pub(super) async fn the_limit_counts_what_the_filter_keeps(context: Context) -> CaseResult {
+pub(super) async fn the_limit_counts_messages_that_pass_the_filter(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("limit")?;
     // In runs of different lengths, and with holes among the numbers.
@@ -91,7 +91,7 @@ pub(super) async fn the_limit_counts_what_the_filter_keeps(context: Context) -> 
 }
 
 /// HIST-090.
-pub(super) async fn what_is_kept_is_found_however_far_back_it_stands(context: Context) -> CaseResult {
+pub(super) async fn matching_messages_are_found_however_old(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("far")?;
     append(&*stores.a, &thread, vec![by("rare", None)?; 3]).await?;
@@ -115,7 +115,7 @@ pub(super) async fn what_is_kept_is_found_however_far_back_it_stands(context: Co
 }
 
 /// HIST-091.
-pub(super) async fn what_matches_any_included_and_no_excluded_is_kept(context: Context) -> CaseResult {
+pub(super) async fn include_and_exclude_selectors_combine(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, _) = with_authors(&stores).await?;
     let none = MessageFilter::new;
@@ -142,7 +142,7 @@ pub(super) async fn what_matches_any_included_and_no_excluded_is_kept(context: C
 }
 
 /// HIST-091.
-pub(super) async fn a_filter_of_the_most_names_is_taken(context: Context) -> CaseResult {
+pub(super) async fn a_filter_of_the_maximum_size_is_accepted(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, _) = with_authors(&stores).await?;
     let long = |number: usize| format!("{number}{}", "x".repeat(500));
@@ -154,7 +154,7 @@ pub(super) async fn a_filter_of_the_most_names_is_taken(context: Context) -> Cas
 }
 
 /// HIST-092.
-pub(super) async fn a_role_matches_whoever_plays_it(context: Context) -> CaseResult {
+pub(super) async fn a_role_matches_every_agent_in_that_role(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, _) = with_authors(&stores).await?;
     for (filter, expected) in [
@@ -170,7 +170,7 @@ pub(super) async fn a_role_matches_whoever_plays_it(context: Context) -> CaseRes
 }
 
 /// HIST-093.
-pub(super) async fn a_message_that_names_no_author_is_of_the_threads_agent(context: Context) -> CaseResult {
+pub(super) async fn a_message_without_an_author_belongs_to_the_threads_agent(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, stored) = with_authors(&stores).await?;
     let own = only(thread.agent.as_str())?;
@@ -215,14 +215,14 @@ pub(super) async fn authors_and_roles_match_byte_by_byte(context: Context) -> Ca
     let found = stores.b.tail_matching(&thread, &without, None, PAGE_ITEMS_MAX).await?;
     let expected: Vec<String> = names.iter().skip(60).map(|name| format!("role {name}")).collect();
     expect::equal(
-        "what is left without some roles",
+        "the remaining messages without some roles",
         &texts(&found),
         &expected.iter().map(String::as_str).collect(),
     )
 }
 
 /// HIST-095.
-pub(super) async fn before_considers_only_smaller_numbers_of_what_is_kept(context: Context) -> CaseResult {
+pub(super) async fn before_considers_only_smaller_numbers_that_pass(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("before")?;
     let mut batch = Vec::new();
@@ -260,7 +260,7 @@ pub(super) async fn before_considers_only_smaller_numbers_of_what_is_kept(contex
 }
 
 /// HIST-096.
-pub(super) async fn a_filter_that_names_nothing_keeps_everything(context: Context) -> CaseResult {
+pub(super) async fn an_empty_filter_passes_everything(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, stored) = with_authors(&stores).await?;
     let none = MessageFilter::new();
@@ -310,7 +310,7 @@ pub(super) async fn forks_and_replacements_keep_their_authors(context: Context) 
 }
 
 /// HIST-034.
-pub(super) async fn cleared_messages_are_kept_by_no_filter(context: Context) -> CaseResult {
+pub(super) async fn cleared_messages_pass_no_filter(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, _) = with_authors(&stores).await?;
     stores.a.clear(&thread).await?;

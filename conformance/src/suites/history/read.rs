@@ -33,7 +33,7 @@ async fn with_holes(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>)>
 }
 
 /// HIST-020.
-pub(super) async fn a_thread_that_holds_nothing_reads_as_nothing(context: Context) -> CaseResult {
+pub(super) async fn a_thread_without_messages_reads_as_empty(context: Context) -> CaseResult {
     let stores = context.history().await?;
     reads_empty(&*stores.a, &thread("never written")?).await?;
     let cleared = thread("cleared")?;
@@ -44,7 +44,7 @@ pub(super) async fn a_thread_that_holds_nothing_reads_as_nothing(context: Contex
 }
 
 /// HIST-021.
-pub(super) async fn messages_come_oldest_first(context: Context) -> CaseResult {
+pub(super) async fn messages_are_returned_oldest_first(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("order")?;
     // Beyond 9 and 99, so that an order of numbers as text would differ.
@@ -104,7 +104,7 @@ pub(super) async fn a_window_of_0_is_empty(context: Context) -> CaseResult {
 }
 
 /// HIST-024.
-pub(super) async fn a_window_is_as_long_as_limit_and_thread_allow(context: Context) -> CaseResult {
+pub(super) async fn a_window_ends_at_the_limit_or_at_the_end_of_the_thread(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, stored) = with_holes(&stores).await?;
     for (offset, at) in (0_u64..).zip(0..=stored.len()) {
@@ -135,7 +135,7 @@ pub(super) async fn long_windows_are_not_cut_short(context: Context) -> CaseResu
 }
 
 /// HIST-025.
-pub(super) async fn the_tail_is_the_newest_oldest_first(context: Context) -> CaseResult {
+pub(super) async fn the_tail_returns_the_newest_messages_oldest_first(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, stored) = with_holes(&stores).await?;
     for limit in 1..=stored.len() {
@@ -162,7 +162,7 @@ pub(super) async fn before_considers_only_smaller_numbers(context: Context) -> C
 }
 
 /// HIST-026.
-pub(super) async fn a_reader_can_walk_back_in_steps(context: Context) -> CaseResult {
+pub(super) async fn a_reader_can_page_backwards(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, stored) = with_holes(&stores).await?;
     for step in [1, 2, 3, 5, 13, 14, 15] {
@@ -182,7 +182,7 @@ pub(super) async fn a_reader_can_walk_back_in_steps(context: Context) -> CaseRes
 }
 
 /// HIST-027.
-pub(super) async fn a_tail_of_0_is_empty_and_a_long_one_is_all(context: Context) -> CaseResult {
+pub(super) async fn a_tail_of_0_is_empty_and_a_long_one_is_complete(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, stored) = with_holes(&stores).await?;
     for before in [None, Some(Seq::MAX), Some(Seq::new(5))] {
@@ -195,7 +195,7 @@ pub(super) async fn a_tail_of_0_is_empty_and_a_long_one_is_all(context: Context)
 }
 
 /// HIST-028.
-pub(super) async fn a_page_holds_only_greater_numbers(context: Context) -> CaseResult {
+pub(super) async fn a_page_contains_only_greater_numbers(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, stored) = with_holes(&stores).await?;
     let ends = [Seq::MIN, Seq::new(i64::MIN + 1), Seq::new(i64::MAX - 1), Seq::MAX];
@@ -244,7 +244,7 @@ async fn read_along(
 }
 
 /// HIST-029: a reader pages while eight writers append.
-pub(super) async fn a_reader_that_pages_meets_each_message_once(context: Context) -> CaseResult {
+pub(super) async fn a_paging_reader_receives_each_message_once(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("followed")?;
     let done = Arc::new(AtomicBool::new(false));

@@ -25,7 +25,7 @@ async fn conflicts(
 }
 
 /// HIST-050.
-pub(super) async fn the_replacement_stands_in_place_of_the_beginning(context: Context) -> CaseResult {
+pub(super) async fn the_replacement_becomes_the_beginning(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, other) = (thread("replaced")?, thread("other")?);
     append(&*stores.a, &thread, numbered("m", 10)).await?;
@@ -47,7 +47,7 @@ pub(super) async fn the_replacement_stands_in_place_of_the_beginning(context: Co
 }
 
 /// HIST-050: `up_to` need not be the number of a message, and may be the thread's last.
-pub(super) async fn everything_up_to_the_number_goes(context: Context) -> CaseResult {
+pub(super) async fn everything_up_to_the_number_is_removed(context: Context) -> CaseResult {
     let stores = context.history().await?;
     for (up_to, left) in [(0, 5), (1, 4), (2, 3), (3, 3), (4, 2), (5, 1), (6, 0), (7, 0)] {
         let thread = thread(&format!("up to {up_to}"))?;
@@ -71,7 +71,7 @@ pub(super) async fn everything_up_to_the_number_goes(context: Context) -> CaseRe
 }
 
 /// HIST-051, for a clear, a replacement and the clear of a run.
-pub(super) async fn what_was_taken_away_since_makes_a_conflict(context: Context) -> CaseResult {
+pub(super) async fn a_removal_after_seen_is_a_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     for what in ["a clear", "a replacement", "an empty replacement", "the clear of a run"] {
         let thread = thread(what)?;
@@ -98,7 +98,7 @@ pub(super) async fn what_was_taken_away_since_makes_a_conflict(context: Context)
 }
 
 /// HIST-051: a removal before `seen` is not a conflict.
-pub(super) async fn what_was_taken_away_before_makes_no_conflict(context: Context) -> CaseResult {
+pub(super) async fn a_removal_before_seen_is_no_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("before")?;
     append(&*stores.a, &thread, numbered("m", 3)).await?;
@@ -113,7 +113,7 @@ pub(super) async fn what_was_taken_away_before_makes_no_conflict(context: Contex
 }
 
 /// HIST-052.
-pub(super) async fn what_was_appended_since_makes_no_conflict(context: Context) -> CaseResult {
+pub(super) async fn an_append_after_seen_is_no_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("appended")?;
     let seen = append(&*stores.a, &thread, numbered("m", 4)).await?.last;
@@ -176,7 +176,7 @@ pub(super) async fn a_longer_replacement_reaches_below_1(context: Context) -> Ca
 }
 
 /// HIST-054: the longest possible replacement.
-pub(super) async fn the_longest_replacement_is_stored_whole(context: Context) -> CaseResult {
+pub(super) async fn the_longest_replacement_is_stored_completely(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, written) = (thread("longest")?, numbered("s", BATCH_MESSAGES_MAX));
     append(&*stores.a, &thread, numbered("m", 20)).await?;
@@ -229,7 +229,7 @@ pub(super) async fn a_number_beyond_the_last_is_a_conflict(context: Context) -> 
 }
 
 /// HIST-057.
-pub(super) async fn an_empty_thread_takes_a_replacement_at_0(context: Context) -> CaseResult {
+pub(super) async fn an_empty_thread_accepts_a_replacement_at_0(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("fresh")?;
     let replacement = Replacement::new(Seq::ZERO, messages(&["a", "b", "c"]));
@@ -241,7 +241,7 @@ pub(super) async fn an_empty_thread_takes_a_replacement_at_0(context: Context) -
     expect::equal("get_messages", &stores.b.get_messages(&thread, 0, 10).await?, &stored)?;
     expect::equal("tail", &stores.b.tail(&thread, None, 10).await?, &stored)?;
     let listed = list_all(&*stores.b, 10).await?;
-    expect::equal("what is listed", &listed, &vec![stores.a.thread_info(&thread).await?])?;
+    expect::equal("the listing", &listed, &vec![stores.a.thread_info(&thread).await?])?;
     expect::equal("messages", &listed.first().map(|info| info.messages), &Some(3))?;
     let next = say(&*stores.b, &thread, &["d"]).await?.first;
     expect::that(next > replaced.seq, "a number above the event's", next)?;

@@ -16,7 +16,7 @@ use crate::expect;
 use crate::suites::background::BackgroundTask;
 
 /// HIST-080.
-pub(super) async fn the_backlog_comes_first_then_what_happens(context: Context) -> CaseResult {
+pub(super) async fn the_backlog_is_delivered_before_live_events(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     say(&*stores.a, &thread, &["1", "2", "3"]).await?;
@@ -36,7 +36,7 @@ pub(super) async fn the_backlog_comes_first_then_what_happens(context: Context) 
 }
 
 /// HIST-080: a backlog longer than any page.
-pub(super) async fn a_long_backlog_comes_whole(context: Context) -> CaseResult {
+pub(super) async fn a_long_backlog_is_delivered_completely(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     for part in ["a", "b", "c"] {
@@ -69,7 +69,7 @@ pub(super) async fn a_forks_messages_reach_the_targets_subscriber(context: Conte
 }
 
 /// HIST-081.
-pub(super) async fn an_appended_message_comes_with_the_size_after_it(context: Context) -> CaseResult {
+pub(super) async fn an_appended_message_carries_the_size_of_the_thread(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     let rich = ChatMessage::assistant("é\0")
@@ -97,7 +97,7 @@ pub(super) async fn an_appended_message_comes_with_the_size_after_it(context: Co
 }
 
 /// HIST-081: the size is that of the moment of writing, independent of earlier and later removals.
-pub(super) async fn the_size_is_that_of_the_moment_of_writing(context: Context) -> CaseResult {
+pub(super) async fn the_size_is_that_of_the_time_of_the_write(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     let tagged = ChatMessage::user("12345").with_run(run("r")?);
@@ -118,7 +118,7 @@ pub(super) async fn the_size_is_that_of_the_moment_of_writing(context: Context) 
 }
 
 /// HIST-082.
-pub(super) async fn a_clear_is_an_event_that_says_how_many_went(context: Context) -> CaseResult {
+pub(super) async fn a_clear_is_an_event_with_the_number_of_messages(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     let mut events = stores.b.subscribe(&thread, Seq::ZERO).await?;
@@ -134,7 +134,7 @@ pub(super) async fn a_clear_is_an_event_that_says_how_many_went(context: Context
         let (seq, removed) = next_cleared(&mut events).await?;
         expect::equal("how many went", &removed, &count)?;
         expect::equal("the event's number", &seq, &after)?;
-        expect::that(seq > before, format!("a number of its own above {before}"), seq)?;
+        expect::that(seq > before, format!("a separate number above {before}"), seq)?;
     }
     let (seq, size) = {
         say(&*stores.a, &thread, &["next"]).await?;
@@ -145,7 +145,7 @@ pub(super) async fn a_clear_is_an_event_that_says_how_many_went(context: Context
 }
 
 /// HIST-083.
-pub(super) async fn a_runs_clear_is_an_event_that_names_it(context: Context) -> CaseResult {
+pub(super) async fn the_clear_of_a_run_is_an_event_that_names_the_run(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     let run = run("Run \u{1f980}/%")?;
@@ -191,7 +191,7 @@ pub(super) async fn a_replacement_is_an_event_that_carries_its_messages(context:
 }
 
 /// HIST-086.
-pub(super) async fn every_handles_events_arrive_once_under_concurrent_writers(
+pub(super) async fn events_of_every_handle_arrive_once_under_concurrent_writers(
     context: Context,
 ) -> CaseResult {
     const WRITERS: usize = 8;
@@ -225,7 +225,10 @@ pub(super) async fn every_handles_events_arrive_once_under_concurrent_writers(
         let numbers: Vec<i64> = met.iter().map(|event| event.seq.get()).collect();
         expect::equal("the events' numbers", &numbers, &seqs(&stored))?;
         for (event, stored) in met.iter().zip(&stored) {
-            let same = matches!(&event.kind, HistoryEventKind::Appended { message, .. } if *message == stored.message);
+            let same = matches!(
+                &event.kind,
+                HistoryEventKind::Appended { message, .. } if *message == stored.message
+            );
             expect::that(same, format!("the message {stored:?}"), event)?;
         }
     }
@@ -269,13 +272,15 @@ pub(super) async fn removals_by_other_handles_arrive_once(context: Context) -> C
 }
 
 /// HIST-087.
-pub(super) async fn a_subscriber_to_nothing_waits_for_the_first_event(context: Context) -> CaseResult {
+pub(super) async fn a_subscriber_to_an_empty_thread_waits_for_the_first_event(
+    context: Context,
+) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("t")?;
     let mut events = stores.b.subscribe(&thread, Seq::ZERO).await?;
     let early = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
     expect::that(early.is_err(), "nothing before the first event", &early)?;
-    expect::equal("what is listed", &list_all(&*stores.a, 10).await?, &Vec::new())?;
+    expect::equal("the listing", &list_all(&*stores.a, 10).await?, &Vec::new())?;
     let writer = {
         let (store, thread) = (Arc::clone(&stores.a), thread.clone());
         BackgroundTask::start(async move {

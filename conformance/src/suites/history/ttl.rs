@@ -58,7 +58,7 @@ pub(super) async fn an_append_sets_the_time_to_live_of_the_whole_thread(context:
 }
 
 /// HIST-013: like `set_ttl`, an append replaces the previous time to live by a shorter or a longer one.
-pub(super) async fn an_appends_time_to_live_replaces_the_one_before(context: Context) -> CaseResult {
+pub(super) async fn the_time_to_live_of_an_append_replaces_the_earlier_one(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (shorter, longer, set) = in_time(TTL, |attempt| async move {
         let (shorter, longer) =
@@ -206,27 +206,27 @@ async fn kept_alive_by(context: &Context, used: Use, by_append: bool) -> CaseRes
 }
 
 /// HIST-066.
-pub(super) async fn an_append_starts_the_time_to_live_anew(context: Context) -> CaseResult {
+pub(super) async fn an_append_restarts_the_time_to_live(context: Context) -> CaseResult {
     kept_alive_by(&context, Use::Append, true).await
 }
 
 /// HIST-066.
-pub(super) async fn get_messages_starts_the_time_to_live_anew(context: Context) -> CaseResult {
+pub(super) async fn get_messages_restarts_the_time_to_live(context: Context) -> CaseResult {
     kept_alive_by(&context, Use::GetMessages, false).await
 }
 
 /// HIST-066.
-pub(super) async fn tail_starts_the_time_to_live_anew(context: Context) -> CaseResult {
+pub(super) async fn tail_restarts_the_time_to_live(context: Context) -> CaseResult {
     kept_alive_by(&context, Use::Tail, true).await
 }
 
 /// HIST-066.
-pub(super) async fn tail_matching_starts_the_time_to_live_anew(context: Context) -> CaseResult {
+pub(super) async fn tail_matching_restarts_the_time_to_live(context: Context) -> CaseResult {
     kept_alive_by(&context, Use::TailMatching, false).await
 }
 
 /// HIST-066.
-pub(super) async fn page_after_starts_the_time_to_live_anew(context: Context) -> CaseResult {
+pub(super) async fn page_after_restarts_the_time_to_live(context: Context) -> CaseResult {
     kept_alive_by(&context, Use::PageAfter, false).await
 }
 
@@ -256,19 +256,19 @@ async fn not_kept_alive_by(stores: &Stores, used: Use, by_append: bool) -> CaseR
 const USES: [Use; 4] = [Use::Append, Use::GetMessages, Use::Tail, Use::PageAfter];
 
 /// HIST-067.
-pub(super) async fn use_does_not_prolong_a_fixed_life(context: Context) -> CaseResult {
+pub(super) async fn use_does_not_extend_a_fixed_time_to_live(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     try_join_all(USES.map(|used| not_kept_alive_by(stores, used, false))).await.map(drop)
 }
 
 /// HIST-067.
-pub(super) async fn use_does_not_prolong_a_fixed_life_that_an_append_set(context: Context) -> CaseResult {
+pub(super) async fn use_does_not_extend_a_fixed_time_to_live_of_an_append(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     try_join_all(USES.map(|used| not_kept_alive_by(stores, used, true))).await.map(drop)
 }
 
 /// HIST-068.
-pub(super) async fn without_a_time_to_live_the_thread_stays(context: Context) -> CaseResult {
+pub(super) async fn a_thread_without_a_time_to_live_remains(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     for ttl in [Ttl::fixed(TTL), Ttl::sliding(TTL)] {
         let (thread, set) = in_time(TTL, |attempt| async move {
@@ -288,7 +288,7 @@ pub(super) async fn without_a_time_to_live_the_thread_stays(context: Context) ->
 }
 
 /// HIST-068: removing a time to live that is not set is no error, and a later one applies.
-pub(super) async fn a_longer_time_to_live_takes_the_place_of_a_shorter(context: Context) -> CaseResult {
+pub(super) async fn a_longer_time_to_live_replaces_a_shorter_one(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, set) = in_time(TTL, |attempt| async move {
         let thread = thread(&format!("t{attempt}"))?;
@@ -306,7 +306,7 @@ pub(super) async fn a_longer_time_to_live_takes_the_place_of_a_shorter(context: 
 }
 
 /// HIST-069.
-pub(super) async fn a_thread_that_holds_nothing_takes_no_time_to_live(context: Context) -> CaseResult {
+pub(super) async fn a_thread_without_messages_refuses_a_time_to_live(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (fresh, cleared) = (thread("fresh")?, thread("cleared")?);
     say(&*stores.a, &cleared, &["x"]).await?;
@@ -328,7 +328,7 @@ pub(super) async fn a_thread_that_holds_nothing_takes_no_time_to_live(context: C
 }
 
 /// HIST-070.
-pub(super) async fn numbers_go_on_after_an_expiry(context: Context) -> CaseResult {
+pub(super) async fn numbers_continue_after_an_expiry(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, greatest) = expired(stores, "t").await?;
     let seen = last(&*stores.b, &thread).await?;
@@ -344,7 +344,7 @@ pub(super) async fn numbers_go_on_after_an_expiry(context: Context) -> CaseResul
 }
 
 /// HIST-070: a new time to live does not restore them either.
-pub(super) async fn a_new_life_does_not_bring_the_expired_back(context: Context) -> CaseResult {
+pub(super) async fn a_later_append_does_not_restore_expired_messages(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, _) = expired(stores, "t").await?;
     stores.b.append_many(&thread, messages(&["new"]), living(Ttl::sliding(HOUR))).await?;
@@ -371,7 +371,7 @@ pub(super) async fn a_clear_removes_the_time_to_live(context: Context) -> CaseRe
 }
 
 /// HIST-071: an expiry is a clear, so later messages do not expire.
-pub(super) async fn what_follows_an_expiry_does_not_expire(context: Context) -> CaseResult {
+pub(super) async fn messages_after_an_expiry_do_not_expire(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, _) = expired(stores, "t").await?;
     append(&*stores.b, &thread, messages(&["new"])).await?;
@@ -380,7 +380,7 @@ pub(super) async fn what_follows_an_expiry_does_not_expire(context: Context) -> 
 }
 
 /// HIST-089.
-pub(super) async fn an_expiry_shows_as_a_clear_before_the_next_event(context: Context) -> CaseResult {
+pub(super) async fn an_expiry_is_a_clear_before_the_next_event(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, set, mut events) = in_time(TTL, |attempt| async move {
         let thread = thread(&format!("t{attempt}"))?;

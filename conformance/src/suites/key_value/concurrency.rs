@@ -68,7 +68,7 @@ async fn one_won(
     Ok(())
 }
 
-pub(super) async fn one_of_concurrent_puts_at_a_revision_wins(context: Context) -> CaseResult {
+pub(super) async fn one_of_concurrent_puts_at_a_revision_succeeds(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     for round in 0..3 {
         let bucket = bucket(&format!("race-{round}"))?;
@@ -87,7 +87,7 @@ pub(super) async fn one_of_concurrent_puts_at_a_revision_wins(context: Context) 
     Ok(())
 }
 
-pub(super) async fn one_of_concurrent_creations_wins(context: Context) -> CaseResult {
+pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     for round in 0..3 {
         let bucket = bucket(&format!("race-{round}"))?;
@@ -104,7 +104,7 @@ pub(super) async fn one_of_concurrent_creations_wins(context: Context) -> CaseRe
     Ok(())
 }
 
-pub(super) async fn one_of_concurrent_deletions_at_a_revision_wins(context: Context) -> CaseResult {
+pub(super) async fn one_of_concurrent_deletions_at_a_revision_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("race")?;
     let at = set(&*a, &bucket, "key", "start").await?;

@@ -13,7 +13,7 @@ pub(super) async fn a_deleted_key_reads_as_absent(context: Context) -> CaseResul
     set(&*a, &bucket, "key", "1").await?;
     set(&*a, &bucket, "empty", "").await?;
     for name in ["key", "empty"] {
-        expect::equal("whether it was there", &a.delete(&bucket, &key(name)?, None).await?, &true)?;
+        expect::equal("the reported existence", &a.delete(&bucket, &key(name)?, None).await?, &true)?;
         absent(&*b, &bucket, name).await?;
         absent(&*a, &bucket, name).await?;
     }
@@ -25,7 +25,7 @@ pub(super) async fn a_key_at_the_revision_is_deleted(context: Context) -> CaseRe
     let bucket = bucket("deleted")?;
     let revision = set(&*a, &bucket, "key", "1").await?;
     set(&*a, &bucket, "other", "1").await?;
-    expect::equal("whether it was there", &b.delete(&bucket, &key("key")?, Some(revision)).await?, &true)?;
+    expect::equal("the reported existence", &b.delete(&bucket, &key("key")?, Some(revision)).await?, &true)?;
     absent(&*a, &bucket, "key").await
 }
 
@@ -39,10 +39,10 @@ pub(super) async fn deleting_an_absent_key_changes_nothing(context: Context) -> 
     let mut events = a.watch(&bucket, "", Revision::ZERO).await?;
     for name in ["key", "never", "ke", "othe"] {
         let there = b.delete(&bucket, &key(name)?, None).await?;
-        expect::equal("whether it was there", &there, &false)?;
+        expect::equal("the reported existence", &there, &false)?;
     }
     let elsewhere = super::support::bucket("nowhere")?;
-    expect::equal("whether it was there", &b.delete(&elsewhere, &key("key")?, None).await?, &false)?;
+    expect::equal("the reported existence", &b.delete(&elsewhere, &key("key")?, None).await?, &false)?;
     expect::equal("the keys", &listed(&*a, &bucket, "", 100).await?, &before)?;
     holds(&*a, &bucket, "other", "1", other).await?;
     // Also no event: the event after the first deletion is the next write.
@@ -105,7 +105,7 @@ pub(super) async fn a_key_written_again_gets_a_greater_revision(context: Context
     Ok(())
 }
 
-pub(super) async fn keys_that_begin_with_a_deleted_one_stay(context: Context) -> CaseResult {
+pub(super) async fn keys_that_begin_with_a_deleted_one_remain(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("prefixes")?;
     let all = ["user", "user%", "user/1", "user1", "use", "user:1", "userr"];

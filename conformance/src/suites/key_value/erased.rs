@@ -29,7 +29,7 @@ pub(super) async fn a_waiting_watch_ends_with_an_erasure(context: Context) -> Ca
     ended
 }
 
-pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> CaseResult {
+pub(super) async fn events_after_an_erasure_are_not_delivered_as_old_ones(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("watched")?;
     for number in 0..3 {
@@ -42,7 +42,7 @@ pub(super) async fn a_new_life_is_not_told_as_the_old_one(context: Context) -> C
     set(&*a, &bucket, "anew", "1").await?;
     ends(&mut events).await?;
     let mut anew = b.watch(&bucket, "", Revision::ZERO).await?;
-    expect::equal("the key told of", &next(&mut anew, "of the new key").await?.key.as_str(), &"anew")
+    expect::equal("the key of the event", &next(&mut anew, "of the new key").await?.key.as_str(), &"anew")
 }
 
 /// Checks that the stream ends with `Conflict`.

@@ -61,7 +61,7 @@ pub(super) async fn the_shortest_and_the_longest_time_to_live_are_kept(context: 
     expect::equal("the keys", &names(&*b, &bucket, "longest").await?.len(), &1)
 }
 
-pub(super) async fn a_put_without_time_to_live_makes_the_key_stay(context: Context) -> CaseResult {
+pub(super) async fn a_put_without_a_time_to_live_removes_the_earlier_one(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("brief")?;
     let (stays, kept, written) = in_time(TTL, |attempt| {
@@ -122,15 +122,15 @@ pub(super) async fn an_expired_key_is_at_no_revision(context: Context) -> CaseRe
     absent(&*stores.a, &bucket, &name).await
 }
 
-pub(super) async fn deleting_an_expired_key_answers_that_it_was_not_there(context: Context) -> CaseResult {
+pub(super) async fn deleting_an_expired_key_returns_false(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("brief")?;
     let (name, _) = expired(&stores, &bucket).await?;
     let there = stores.a.delete(&bucket, &key(&name)?, None).await?;
-    expect::equal("whether the expired key was there", &there, &false)
+    expect::equal("the reported existence of the expired key", &there, &false)
 }
 
-pub(super) async fn revisions_go_on_after_an_expiry(context: Context) -> CaseResult {
+pub(super) async fn revisions_continue_after_an_expiry(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("brief")?;
     let (name, before) = expired(&stores, &bucket).await?;
@@ -200,7 +200,7 @@ pub(super) async fn expired_keys_are_not_counted(context: Context) -> CaseResult
     expect::equal("the buckets", &found, &vec![larder_kernel::BucketInfo { bucket: mixed, keys: 1 }])
 }
 
-pub(super) async fn an_expiry_makes_no_event(context: Context) -> CaseResult {
+pub(super) async fn an_expiry_creates_no_event(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("brief")?;
     let mut events = b.watch(&bucket, "", Revision::ZERO).await?;

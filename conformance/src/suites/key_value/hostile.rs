@@ -14,9 +14,9 @@ use crate::suites::ids::{hostile, hostile_pairs};
 /// Returns the cases of hostile ids.
 pub(super) fn cases() -> Vec<Case> {
     [
-        case!(KeyValue, "STORE-003", hostile_keys_do_not_meet),
-        case!(KeyValue, "STORE-003", hostile_buckets_do_not_meet),
-        case!(KeyValue, "STORE-003", bucket_and_key_do_not_run_together),
+        case!(KeyValue, "STORE-003", hostile_keys_are_separate),
+        case!(KeyValue, "STORE-003", hostile_buckets_are_separate),
+        case!(KeyValue, "STORE-003", bucket_and_key_do_not_merge),
         case!(KeyValue, "STORE-003", hostile_prefixes_select_by_bytes),
         case!(KeyValue, "STORE-003", hostile_keys_are_watched),
     ]
@@ -44,7 +44,7 @@ async fn each_holds_itself(
     expect::equal("the keys in byte order", &names(store, bucket, "").await?.as_slice(), &all)
 }
 
-async fn hostile_keys_do_not_meet(context: Context) -> CaseResult {
+async fn hostile_keys_are_separate(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("hostile")?;
     let mut all = sorted();
@@ -57,7 +57,7 @@ async fn hostile_keys_do_not_meet(context: Context) -> CaseResult {
     expect::equal("how many keys one by one", &single, &all.len())?;
     while all.len() > 1 {
         let gone = all.remove(all.len() / 2);
-        expect::equal("whether it was there", &b.delete(&bucket, &key(&gone)?, None).await?, &true)?;
+        expect::equal("the reported existence", &b.delete(&bucket, &key(&gone)?, None).await?, &true)?;
         absent(&*a, &bucket, &gone).await?;
         if all.len().is_multiple_of(8) {
             each_holds_itself(&*a, &bucket, &all).await?;
@@ -66,7 +66,7 @@ async fn hostile_keys_do_not_meet(context: Context) -> CaseResult {
     each_holds_itself(&*a, &bucket, &all).await
 }
 
-async fn hostile_buckets_do_not_meet(context: Context) -> CaseResult {
+async fn hostile_buckets_are_separate(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let all = sorted();
     for name in &all {
@@ -88,7 +88,7 @@ async fn hostile_buckets_do_not_meet(context: Context) -> CaseResult {
     expect::equal("the buckets that stay", &found.as_slice(), &kept)
 }
 
-async fn bucket_and_key_do_not_run_together(context: Context) -> CaseResult {
+async fn bucket_and_key_do_not_merge(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let pairs = hostile_pairs();
     for (left, right) in &pairs {

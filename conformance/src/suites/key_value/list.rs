@@ -89,7 +89,7 @@ pub(super) async fn listed_keys_carry_their_revisions(context: Context) -> CaseR
     expect::equal("keys and revisions", &listed(&*a, &bucket, "", 1).await?, &expected)
 }
 
-pub(super) async fn keys_come_in_byte_order(context: Context) -> CaseResult {
+pub(super) async fn keys_are_listed_in_byte_order(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("order")?;
     // Written in another order. Collations would ignore case and punctuation, a numeric order would sort
@@ -107,7 +107,7 @@ pub(super) async fn keys_come_in_byte_order(context: Context) -> CaseResult {
     expect::equal("the keys one by one", &single, &sorted)
 }
 
-pub(super) async fn paging_visits_each_key_once(context: Context) -> CaseResult {
+pub(super) async fn paging_returns_each_key_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("pages")?;
     for number in 0..11 {
@@ -153,7 +153,7 @@ pub(super) async fn a_page_begins_after_a_key_that_need_not_exist(context: Conte
     Ok(())
 }
 
-pub(super) async fn paging_under_writes_visits_what_stays_once(context: Context) -> CaseResult {
+pub(super) async fn paging_during_writes_returns_remaining_keys_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("pages")?;
     for number in 0..20 {
@@ -236,7 +236,7 @@ pub(super) async fn buckets_are_listed_once_with_their_number_of_keys(context: C
     let nothing = b.list_buckets(PageRequest::first(0)).await?;
     expect::that(nothing.items.is_empty(), "nothing for a limit of 0", &nothing.items)?;
     let after = b.list_buckets(PageRequest::after(bucket("a0")?, 2)).await?;
-    expect::equal("the page after a bucket that is not there", &after.items.as_slice(), &&expected[2..4])
+    expect::equal("the page after a missing bucket", &after.items.as_slice(), &&expected[2..4])
 }
 
 pub(super) async fn an_emptied_bucket_is_not_listed(context: Context) -> CaseResult {

@@ -90,7 +90,7 @@ pub(super) async fn a_put_without_condition_replaces(context: Context) -> CaseRe
     expect::equal("the keys", &names(&*b, &bucket, "").await?, &vec!["key".to_owned()])
 }
 
-pub(super) async fn creating_a_present_key_conflicts(context: Context) -> CaseResult {
+pub(super) async fn creating_an_existing_key_conflicts(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("created")?;
     for (name, value) in [("plain", "first"), ("empty", "")] {
@@ -190,7 +190,7 @@ pub(super) async fn the_latest_value_and_revision_are_read(context: Context) -> 
     Ok(())
 }
 
-pub(super) async fn what_is_not_there_reads_as_none(context: Context) -> CaseResult {
+pub(super) async fn a_missing_key_reads_as_none(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("present")?;
     absent(&*b, &bucket, "key").await?;

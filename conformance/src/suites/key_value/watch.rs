@@ -136,7 +136,7 @@ pub(super) async fn no_last_change_is_missed_under_concurrent_writers(context: C
     Ok(())
 }
 
-pub(super) async fn every_watcher_hears_of_a_change(context: Context) -> CaseResult {
+pub(super) async fn every_watcher_receives_a_change(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("shared")?;
     let mut watchers = Vec::new();
@@ -190,7 +190,7 @@ async fn waits(context: &Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn revisions_of_events_only_grow(context: Context) -> CaseResult {
+pub(super) async fn revisions_of_events_only_increase(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("busy")?;
     for number in 0..6 {
@@ -214,7 +214,7 @@ pub(super) async fn revisions_of_events_only_grow(context: Context) -> CaseResul
     Ok(())
 }
 
-pub(super) async fn only_keys_with_the_prefix_are_reported(context: Context) -> CaseResult {
+pub(super) async fn only_keys_with_the_prefix_are_delivered(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("watched")?;
     let all = ["a", "a_b", "axb", "a_", "A_b", "b", "a%", "a_é", "ba_b"];
@@ -238,7 +238,7 @@ pub(super) async fn only_keys_with_the_prefix_are_reported(context: Context) -> 
     Ok(())
 }
 
-pub(super) async fn only_the_bucket_is_reported(context: Context) -> CaseResult {
+pub(super) async fn only_changes_of_the_bucket_are_delivered(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let (watched, other) = (bucket("bucket")?, bucket("bucket:2")?);
     set(&*a, &other, "key", "before").await?;

@@ -80,7 +80,7 @@ pub(super) async fn a_watch_begins_after_its_revision(context: Context) -> CaseR
     Ok(())
 }
 
-pub(super) async fn a_bucket_that_is_not_there_can_be_watched(context: Context) -> CaseResult {
+pub(super) async fn a_missing_bucket_can_be_watched(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("later")?;
     let mut events = b.watch(&bucket, "", Revision::ZERO).await?;
@@ -89,7 +89,7 @@ pub(super) async fn a_bucket_that_is_not_there_can_be_watched(context: Context) 
     expect::equal("the event", &next(&mut events, "live").await?, &put("key", "1", revision)?)
 }
 
-pub(super) async fn a_returning_watcher_learns_of_deletions(context: Context) -> CaseResult {
+pub(super) async fn a_returning_watcher_receives_deletions(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("backlog")?;
     for name in ["gone", "back", "stays"] {
@@ -186,7 +186,7 @@ pub(super) async fn a_watch_from_0_is_never_refused(context: Context) -> CaseRes
 
 /// KV-047: a watch that began before the first write, and reads after more deletions than the store
 /// remembers.
-pub(super) async fn a_watch_from_0_that_looks_late_is_never_refused(context: Context) -> CaseResult {
+pub(super) async fn a_watch_from_0_that_reads_late_is_never_refused(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     finds_only_the_last(&stores, "").await
 }
@@ -199,7 +199,7 @@ pub(super) async fn a_watch_from_0_of_keys_to_come_is_never_refused(context: Con
 }
 
 /// KV-047: a watch without any event continues after an erasure, and returns the new writes.
-pub(super) async fn a_watch_from_0_outlives_an_erasure(context: Context) -> CaseResult {
+pub(super) async fn a_watch_from_0_survives_an_erasure(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("erased")?;
     let mut of_nothing = stores.b.watch(&bucket, "", Revision::ZERO).await?;
@@ -217,7 +217,7 @@ pub(super) async fn a_watch_from_0_outlives_an_erasure(context: Context) -> Case
     for events in [&mut of_nothing, &mut of_others] {
         let seen = latest(events_until(events, last).await?);
         let names: Vec<&str> = seen.iter().map(|event| event.key.as_str()).collect();
-        expect::equal("the keys told of", &names, &vec!["last"])?;
+        expect::equal("the keys of the events", &names, &vec!["last"])?;
     }
     Ok(())
 }

@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use larder_kernel::limits::{
     BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX,
-    MESSAGE_PARTS_MAX,
+    MESSAGE_PARTS_MAX, METADATA_BYTES_MAX,
 };
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, IdempotencyKey, MessageFilter,
-    PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
+    Metadata, PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
 };
 
 use super::inputs::{Bad, PLACES, among, durations, ids, limit, limits, metadata, refused_ids};
@@ -134,13 +134,18 @@ fn make_parts() -> Vec<BadMessage> {
         size,
         ChatMessage::user("x".repeat(MESSAGE_BYTES_MAX + 1)),
     ));
+    let metadata = Metadata::new().with("k", "x".repeat(MESSAGE_BYTES_MAX));
+    let metadata = ChatMessage::user("").with_metadata(metadata);
+    all.push(("metadata too large".to_owned(), "message", size, metadata));
     all
 }
 
 fn messages() -> Vec<Table> {
     let of = |way: Way| {
         let mut rows = Vec::new();
-        for (what, limit, metadata) in metadata() {
+        // The metadata of a message has only the limit of the message.
+        let unlimited = |(_, bytes, _): &&Bad<Metadata>| *bytes != limit(METADATA_BYTES_MAX);
+        for (what, limit, metadata) in metadata().iter().filter(unlimited) {
             for (place, at) in PLACES {
                 let bad = move || ChatMessage::user("").with_metadata(metadata.clone());
                 let what = format!("metadata of {what}, {place}");

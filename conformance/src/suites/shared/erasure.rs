@@ -22,8 +22,8 @@ pub(super) async fn empties(context: Context, contract: Contract) -> CaseResult 
     populate(&a, contract, "first").await?;
     populate(&b, contract, "second").await?;
     store(&a, contract)?.erase().await?;
-    expect::equal("what the erasing handle reads", &dump(&a, contract).await?, &empty)?;
-    expect::equal("what the other handle reads", &dump(&b, contract).await?, &empty)
+    expect::equal("the data read by the erasing handle", &dump(&a, contract).await?, &empty)?;
+    expect::equal("the data read by the other handle", &dump(&b, contract).await?, &empty)
 }
 
 pub(super) async fn stays_within(context: Context, contract: Contract) -> CaseResult {
@@ -37,7 +37,7 @@ pub(super) async fn stays_within(context: Context, contract: Contract) -> CaseRe
     }
     store(&own, contract)?.erase().await?;
     for (before, other) in kept {
-        expect::equal("a namespace whose name begins alike", &dump(&other, contract).await?, &before)?;
+        expect::equal("a namespace whose name shares a prefix", &dump(&other, contract).await?, &before)?;
     }
     Ok(())
 }
@@ -47,7 +47,7 @@ pub(super) async fn of_nothing(context: Context, contract: Contract) -> CaseResu
     let empty = dump(&stores, contract).await?;
     store(&stores, contract)?.erase().await?;
     store(&stores, contract)?.erase().await?;
-    expect::equal("what the namespace holds", &dump(&stores, contract).await?, &empty)
+    expect::equal("the data of the namespace", &dump(&stores, contract).await?, &empty)
 }
 
 pub(super) async fn then_use(context: Context, contract: Contract) -> CaseResult {
@@ -57,7 +57,7 @@ pub(super) async fn then_use(context: Context, contract: Contract) -> CaseResult
     store(&b, contract)?.erase().await?;
     populate(&a, contract, "new").await?;
     let text = dump(&b, contract).await?.to_string();
-    expect::that(text.contains("new"), "what was written after the erasure", "nothing of it")?;
+    expect::that(text.contains("new"), "the data written after the erasure", "nothing of it")?;
     expect::that(!text.contains("old"), "nothing of what was erased", "some of it")
 }
 
@@ -140,7 +140,7 @@ async fn watch(stores: &StoreSet, text: &str) -> CaseResult {
             return Ok(());
         }
         // The stream may report the deletion, but no deletion from before the erasure.
-        expect::equal("the key told of", &event.key.as_str(), &text)?;
-        expect::equal("what is told", &event.kind, &KeyValueEventKind::Deleted)?;
+        expect::equal("the key of the event", &event.key.as_str(), &text)?;
+        expect::equal("the delivered event", &event.kind, &KeyValueEventKind::Deleted)?;
     }
 }

@@ -72,7 +72,7 @@ async fn stays_in_its_namespace(context: Context, call: Call) -> CaseResult {
     lay_out(&own, contract, World::Mine).await?;
     lay_out(&later, contract, World::Theirs).await?;
     let before = [dump(&earlier, contract).await?, dump(&later, contract).await?];
-    expect::equal("the answer beside other namespaces", &call.run(&own).await?, &answer)?;
+    expect::equal("the result next to other namespaces", &call.run(&own).await?, &answer)?;
     for (theirs, held) in [&earlier, &later].into_iter().zip(&before) {
         expect::equal("what another namespace holds", &dump(theirs, contract).await?, held)?;
         expect::equal("what another remembers", &witness(theirs, contract).await?, &remembered)?;

@@ -50,9 +50,9 @@ pub(super) async fn agree_on_capabilities(context: Context, contract: Contract) 
     let a = context.open().await?;
     let b = context.open_with(&context.namespace, &OpenOptions::default().with_handle(1)).await?;
     let before = store(&a, contract)?.capabilities();
-    expect::equal("what the other handle declares", &store(&b, contract)?.capabilities(), &before)?;
+    expect::equal("the capabilities of the other handle", &store(&b, contract)?.capabilities(), &before)?;
     populate(&a, contract, "used").await?;
-    expect::equal("what is declared after use", &store(&a, contract)?.capabilities(), &before)
+    expect::equal("the capabilities after use", &store(&a, contract)?.capabilities(), &before)
 }
 
 pub(super) async fn outlive_handles(context: Context, contract: Contract) -> CaseResult {
@@ -60,7 +60,8 @@ pub(super) async fn outlive_handles(context: Context, contract: Contract) -> Cas
     let isolated = context.harness.isolated().await.map_err(|error| Failure::Engine(format!("{error:?}")))?;
     let Some(harness) = isolated else {
         return Err(Failure::Engine(format!(
-            "durability {declared} is declared, but the harness has no place that can be closed and opened again"
+            "durability {declared} is declared, but the harness has no place that can be closed and opened \
+             again"
         )));
     };
     let context = Context::new(harness, context.namespace, context.seed);

@@ -26,7 +26,7 @@ pub(super) async fn refusals_change_nothing(context: Context, contract: Contract
     for error in errors {
         expect::equal(&format!("the outcome of {}", error.kind()), &error.outcome(), &Outcome::NotApplied)?;
     }
-    expect::equal("what is there after the refusals", &dump(&stores, contract).await?, &before)
+    expect::equal("the data after the refusals", &dump(&stores, contract).await?, &before)
 }
 
 /// Over a network, the connection ends during a call. Without a network, the store is only used.
@@ -58,7 +58,7 @@ pub(super) async fn works_again(context: Context, contract: Contract) -> CaseRes
     let read = dump(&direct, contract).await?.to_string();
     expect::that(
         read.contains("before") && read.contains("after"),
-        "what was written before and after",
+        "the data written before and after",
         "not all of it",
     )
 }

@@ -41,7 +41,7 @@ pub(super) async fn added_tasks_follow_in_order(context: Context) -> CaseResult 
     expect::equal("planned and abandoned", &(counts.planned, counts.abandoned), &(4, 1))
 }
 
-pub(super) async fn retries_are_three_unless_said(context: Context) -> CaseResult {
+pub(super) async fn retries_are_three_by_default(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["first"]).await?;
     let mut new = new_tasks(&["plain"])?;
@@ -57,7 +57,7 @@ pub(super) async fn retries_are_three_unless_said(context: Context) -> CaseResul
     Ok(())
 }
 
-pub(super) async fn a_batch_with_an_id_that_is_there_adds_nothing(context: Context) -> CaseResult {
+pub(super) async fn a_batch_with_an_existing_id_adds_nothing(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["one", "two"]).await?;
     step(&*a, &board, "one", TaskStatus::InProgress).await?;
@@ -66,7 +66,7 @@ pub(super) async fn a_batch_with_an_id_that_is_there_adds_nothing(context: Conte
     // The existing id comes first, in the middle and last.
     for batch in [vec!["one"], vec!["two", "x"], vec!["x", "one", "y"], vec!["x", "y", "two"]] {
         let added = b.add_tasks(&board, new_tasks(&batch)?).await;
-        expect::error("a batch with an id that is there", added, ErrorKind::AlreadyExists)?;
+        expect::error("a batch with an existing id", added, ErrorKind::AlreadyExists)?;
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("the board and its tasks", &now, &before)?;
         expect::equal("a task of the batch", &b.get_task(&board, &id("x")?).await?, &None)?;
@@ -82,7 +82,7 @@ pub(super) async fn adding_to_an_absent_board_is_not_found(context: Context) -> 
     a.delete_board(&removed).await?;
     for absent in [board("talk", "nobody")?, board("other", "planner")?, removed] {
         let added = b.add_tasks(&absent, new_tasks(&["two"])?).await;
-        expect::error("adding to a board that is not there", added, ErrorKind::NotFound)?;
+        expect::error("adding to a missing board", added, ErrorKind::NotFound)?;
         expect::equal("the board", &a.get_board(&absent).await?, &None)?;
         expect::equal("its tasks", &tasks(&*a, &absent).await?, &Vec::new())?;
     }
@@ -128,7 +128,7 @@ pub(super) async fn concurrent_additions_lose_no_task(context: Context) -> CaseR
     Ok(())
 }
 
-pub(super) async fn of_concurrent_additions_of_one_task_one_wins(context: Context) -> CaseResult {
+pub(super) async fn of_concurrent_additions_of_one_task_one_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "race", "planner", &[]).await?;
     let mut workers: JoinSet<CaseResult<Option<usize>>> = JoinSet::new();

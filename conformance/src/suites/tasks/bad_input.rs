@@ -131,8 +131,8 @@ fn texts() -> Vec<Row> {
                 .boxed()
         }),
         ("a_description_over_the_limit", "task.description", TEXT, |store| {
-            async move { add(store, task("bad")?.with_description("d".repeat(TASK_TEXT_BYTES_MAX + 1))).await }
-                .boxed()
+            let description = "d".repeat(TASK_TEXT_BYTES_MAX + 1);
+            async move { add(store, task("bad")?.with_description(description)).await }.boxed()
         }),
         ("too_many_retries", "task.retries_max", Some(1_000), |store| {
             async move { add(store, task("bad")?.with_retries_max(1_001)).await }.boxed()

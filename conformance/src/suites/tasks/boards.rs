@@ -87,7 +87,7 @@ pub(super) async fn a_board_of_a_thousand_tasks_reads_back(context: Context) -> 
     )
 }
 
-pub(super) async fn a_board_that_is_there_stays(context: Context) -> CaseResult {
+pub(super) async fn an_existing_board_does_not_change(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = board("talk", "planner")?;
     a.create_task_list(&board, NewBoard::new(new_tasks(&["one", "two"])?).with_label("first")).await?;
@@ -100,7 +100,7 @@ pub(super) async fn a_board_that_is_there_stays(context: Context) -> CaseResult 
     ];
     for other in others {
         let again = b.create_task_list(&board, other).await;
-        expect::error("making a board that is there", again, ErrorKind::AlreadyExists)?;
+        expect::error("creating an existing board", again, ErrorKind::AlreadyExists)?;
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("the board and its tasks", &now, &before)?;
     }
@@ -149,7 +149,7 @@ pub(super) async fn a_parent_need_not_exist(context: Context) -> CaseResult {
     expect::equal("how many boards", &boards(&*a, None, 10).await?.len(), &3)
 }
 
-pub(super) async fn one_of_concurrent_creations_wins(context: Context) -> CaseResult {
+pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     for round in 0..3 {
         let board = board("race", &format!("agent-{round}"))?;
@@ -213,7 +213,7 @@ pub(super) async fn boards_are_listed_once_in_order(context: Context) -> CaseRes
     let nothing = b.list_boards(None, PageRequest::first(0)).await?;
     expect::that(nothing.items.is_empty(), "nothing for a limit of 0", &nothing.items)?;
     let after = b.list_boards(None, PageRequest::after(board("a", "aa")?, 2)).await?;
-    expect::equal("the page after a board that is not there", &after.items.as_slice(), &&expected[3..5])
+    expect::equal("the page after a missing board", &after.items.as_slice(), &&expected[3..5])
 }
 
 pub(super) async fn boards_of_one_conversation_are_listed(context: Context) -> CaseResult {

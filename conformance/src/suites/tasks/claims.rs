@@ -46,7 +46,7 @@ pub(super) async fn the_first_free_task_is_claimed(context: Context) -> CaseResu
     expect::equal("how many run", &read_board(&*a, &board).await?.tasks.in_progress, &4)
 }
 
-pub(super) async fn a_claim_says_when_the_lease_ends(context: Context) -> CaseResult {
+pub(super) async fn a_claim_returns_the_end_of_the_lease(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["one", "two"]).await?;
     let (begun, now) = (Instant::now(), Timestamp::now());
@@ -83,7 +83,7 @@ pub(super) fn further_by(
 
 /// Creates a board `talk`/`agent` of these tasks. The first is claimed under a lease that has expired when
 /// this function returns.
-async fn with_passed_lease(
+async fn with_expired_lease(
     stores: &Handles<dyn TaskStore>,
     agent: &str,
     names: &[&str],
@@ -94,12 +94,14 @@ async fn with_passed_lease(
     Ok((board, claimed))
 }
 
-pub(super) async fn a_passed_lease_comes_before_later_planned_tasks(context: Context) -> CaseResult {
+pub(super) async fn a_task_with_an_expired_lease_precedes_later_planned_tasks(
+    context: Context,
+) -> CaseResult {
     let stores = context.tasks().await?;
-    let (board, _) = with_passed_lease(&stores, "planner", &["first", "second", "third"]).await?;
+    let (board, _) = with_expired_lease(&stores, "planner", &["first", "second", "third"]).await?;
     for name in ["first", "second", "third"] {
         let claimed = claim(&*stores.b, &board, "other worker", HOUR).await?;
-        expect::equal("what is claimed", &claimed.task.id, &id(name)?)?;
+        expect::equal("the claimed task", &claimed.task.id, &id(name)?)?;
     }
     // A planned task before it on the board comes first.
     let board = make(&*stores.a, "talk", "other", &["first", "second"]).await?;
@@ -109,7 +111,7 @@ pub(super) async fn a_passed_lease_comes_before_later_planned_tasks(context: Con
     step(&*stores.a, &board, "first", TaskStatus::Planned).await?;
     for name in ["first", "second"] {
         let claimed = claim(&*stores.b, &board, "other worker", HOUR).await?;
-        expect::equal("what is claimed", &claimed.task.id, &id(name)?)?;
+        expect::equal("the claimed task", &claimed.task.id, &id(name)?)?;
     }
     Ok(())
 }
@@ -147,9 +149,9 @@ pub(super) async fn concurrent_claims_share_the_tasks(context: Context) -> CaseR
     expect::equal("how many different tokens", &tokens.len(), &TASKS)
 }
 
-pub(super) async fn a_passed_lease_goes_to_one_worker(context: Context) -> CaseResult {
+pub(super) async fn a_task_with_an_expired_lease_goes_to_one_worker(context: Context) -> CaseResult {
     let stores = context.tasks().await?;
-    let (board, before) = with_passed_lease(&stores, "planner", &["only"]).await?;
+    let (board, before) = with_expired_lease(&stores, "planner", &["only"]).await?;
     let mut workers: JoinSet<CaseResult<Option<Claim>>> = JoinSet::new();
     for number in 0..8 {
         let (store, board) = (turn(&stores.a, &stores.b, number), board.clone());
@@ -191,9 +193,9 @@ pub(super) async fn each_claim_has_a_greater_token(context: Context) -> CaseResu
     expect::that(tokens.iter().all(|token| token.get() > 0), "tokens over 0", &tokens)
 }
 
-pub(super) async fn a_passed_lease_is_claimed_again(context: Context) -> CaseResult {
+pub(super) async fn a_task_with_an_expired_lease_is_claimed_again(context: Context) -> CaseResult {
     let stores = context.tasks().await?;
-    let (board, before) = with_passed_lease(&stores, "planner", &["only"]).await?;
+    let (board, before) = with_expired_lease(&stores, "planner", &["only"]).await?;
     let claimed = claim(&*stores.b, &board, "other worker", HOUR).await?;
     expect::equal("the task", &claimed.task, &claimed_from(&before.task, &claimed))?;
     let lease = expect::some("the lease", claimed.task.lease.clone())?;
@@ -244,7 +246,7 @@ pub(super) async fn running_tasks_are_not_claimed(context: Context) -> CaseResul
     .await
 }
 
-pub(super) async fn nothing_free_gives_none(context: Context) -> CaseResult {
+pub(super) async fn a_board_without_a_free_task_returns_none(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let finished = make_in_every_status(&*a, "talk", "finished").await?;
     step(&*a, &finished, "planned", TaskStatus::Abandoned).await?;

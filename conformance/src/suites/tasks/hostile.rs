@@ -13,11 +13,11 @@ use crate::suites::ids::{hostile, hostile_pairs};
 /// Returns the cases of hostile ids.
 pub(super) fn cases() -> Vec<Case> {
     [
-        case!(Tasks, "STORE-003", hostile_task_ids_do_not_meet),
-        case!(Tasks, "STORE-003", hostile_conversations_do_not_meet),
-        case!(Tasks, "STORE-003", hostile_agents_do_not_meet),
-        case!(Tasks, "STORE-003", conversation_and_agent_do_not_run_together),
-        case!(Tasks, "STORE-003", board_and_task_do_not_run_together),
+        case!(Tasks, "STORE-003", hostile_task_ids_are_separate),
+        case!(Tasks, "STORE-003", hostile_conversations_are_separate),
+        case!(Tasks, "STORE-003", hostile_agents_are_separate),
+        case!(Tasks, "STORE-003", conversation_and_agent_do_not_merge),
+        case!(Tasks, "STORE-003", board_and_task_ids_do_not_merge),
         case!(Tasks, "STORE-003", hostile_workers_and_parents_read_back),
     ]
     .into_iter()
@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
     .collect()
 }
 
-async fn hostile_task_ids_do_not_meet(context: Context) -> CaseResult {
+async fn hostile_task_ids_are_separate(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &[]).await?;
     let all = hostile();
@@ -76,7 +76,7 @@ async fn boards_do_not_meet(stores: &Handles<dyn TaskStore>, all: &[BoardId]) ->
     }
     for board in all.iter().step_by(2) {
         step(&*stores.b, board, "one", TaskStatus::Blocked).await?;
-        expect::equal("whether it was there", &stores.b.delete_board(board).await?, &true)?;
+        expect::equal("the reported existence", &stores.b.delete_board(board).await?, &true)?;
     }
     for (position, board) in all.iter().enumerate() {
         let there = stores.a.get_board(board).await?;
@@ -93,7 +93,7 @@ async fn boards_do_not_meet(stores: &Handles<dyn TaskStore>, all: &[BoardId]) ->
     Ok(())
 }
 
-async fn hostile_conversations_do_not_meet(context: Context) -> CaseResult {
+async fn hostile_conversations_are_separate(context: Context) -> CaseResult {
     let stores = context.tasks().await?;
     let all: Vec<BoardId> = hostile().iter().map(|name| board(name, "planner")).collect::<CaseResult<_>>()?;
     boards_do_not_meet(&stores, &all).await?;
@@ -114,13 +114,13 @@ async fn hostile_conversations_do_not_meet(context: Context) -> CaseResult {
     Ok(())
 }
 
-async fn hostile_agents_do_not_meet(context: Context) -> CaseResult {
+async fn hostile_agents_are_separate(context: Context) -> CaseResult {
     let stores = context.tasks().await?;
     let all: Vec<BoardId> = hostile().iter().map(|name| board("talk", name)).collect::<CaseResult<_>>()?;
     boards_do_not_meet(&stores, &all).await
 }
 
-async fn conversation_and_agent_do_not_run_together(context: Context) -> CaseResult {
+async fn conversation_and_agent_do_not_merge(context: Context) -> CaseResult {
     let stores = context.tasks().await?;
     let pairs = hostile_pairs();
     let all: Vec<BoardId> =
@@ -128,7 +128,7 @@ async fn conversation_and_agent_do_not_run_together(context: Context) -> CaseRes
     boards_do_not_meet(&stores, &all).await
 }
 
-async fn board_and_task_do_not_run_together(context: Context) -> CaseResult {
+async fn board_and_task_ids_do_not_merge(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let mut made = Vec::new();
     for (agent, name) in hostile_pairs() {

@@ -53,7 +53,7 @@ pub(super) async fn a_task_under_a_lease_moves_only_with_its_token(context: Cont
     reads(&*a, &board, &done).await
 }
 
-pub(super) async fn a_step_out_of_in_progress_ends_the_lease(context: Context) -> CaseResult {
+pub(super) async fn a_transition_out_of_in_progress_ends_the_lease(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["1", "2", "3", "4", "5"]).await?;
     let ways = [
@@ -86,7 +86,7 @@ pub(super) async fn a_step_out_of_in_progress_ends_the_lease(context: Context) -
     Ok(())
 }
 
-pub(super) async fn a_passed_lease_still_obeys_its_token(context: Context) -> CaseResult {
+pub(super) async fn an_expired_lease_still_accepts_its_token(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["one", "two"]).await?;
     let claims = [claim(&*a, &board, "worker", BRIEF).await?, claim(&*a, &board, "worker", BRIEF).await?];
@@ -114,7 +114,7 @@ pub(super) async fn a_passed_lease_still_obeys_its_token(context: Context) -> Ca
     expect::equal("status and retries", &(again.status, again.retries), &(TaskStatus::Planned, 1))
 }
 
-pub(super) async fn claims_of_other_tasks_leave_a_passed_lease(context: Context) -> CaseResult {
+pub(super) async fn claims_of_other_tasks_keep_an_expired_lease(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["early", "leased"]).await?;
     step(&*a, &board, "early", TaskStatus::Blocked).await?;
@@ -131,7 +131,7 @@ pub(super) async fn claims_of_other_tasks_leave_a_passed_lease(context: Context)
     reads(&*a, &board, &done).await
 }
 
-pub(super) async fn a_passed_lease_can_be_renewed(context: Context) -> CaseResult {
+pub(super) async fn an_expired_lease_can_be_renewed(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["only"]).await?;
     let claimed = claim(&*a, &board, "worker", BRIEF).await?;
@@ -144,7 +144,7 @@ pub(super) async fn a_passed_lease_can_be_renewed(context: Context) -> CaseResul
     expect::equal("a claim of the renewed task", &taken, &None)
 }
 
-pub(super) async fn a_renewed_lease_ends_as_far_ahead_as_asked(context: Context) -> CaseResult {
+pub(super) async fn a_renewed_lease_ends_after_the_requested_duration(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["only"]).await?;
     let (begun, now) = (Instant::now(), Timestamp::now());
@@ -174,7 +174,7 @@ pub(super) async fn a_renewed_lease_ends_as_far_ahead_as_asked(context: Context)
     expect::that(taken.token > claimed.token, "a greater token", taken.token)
 }
 
-pub(super) async fn a_renewed_lease_keeps_others_away(context: Context) -> CaseResult {
+pub(super) async fn a_renewed_lease_blocks_other_claims(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let (board, claimed) = in_time(BRIEF, |attempt| {
         let (a, b) = (Arc::clone(&a), Arc::clone(&b));
@@ -221,14 +221,14 @@ pub(super) async fn a_stale_token_renews_nothing(context: Context) -> CaseResult
     Ok(())
 }
 
-pub(super) async fn renewing_what_is_not_there_is_not_found(context: Context) -> CaseResult {
+pub(super) async fn renewing_a_missing_task_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let here = make(&*a, "talk", "planner", &["one"]).await?;
     let claimed = claim(&*a, &here, "worker", HOUR).await?;
     let nowhere = board("nowhere", "planner")?;
     for (board, name) in [(&here, "two"), (&nowhere, "one")] {
         let renewed = b.renew_lease(board, &id(name)?, claimed.token, HOUR).await;
-        expect::error("renewing what is not there", renewed, ErrorKind::NotFound)?;
+        expect::error("renewing a missing lease", renewed, ErrorKind::NotFound)?;
     }
     Ok(())
 }

@@ -157,7 +157,7 @@ pub(super) async fn tasks_in_the_statuses_are_listed_in_board_order(context: Con
     expect::equal("tasks in a status named twice", &listed(&*b, &board, &twice, 10).await?.len(), &2)
 }
 
-pub(super) async fn paging_visits_each_task_once(context: Context) -> CaseResult {
+pub(super) async fn paging_returns_each_task_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let all: Vec<String> = (0..13).map(|number| format!("task-{:02}", (number * 5) % 13)).collect();
     let board = make(&*a, "talk", "planner", &all.iter().map(String::as_str).collect::<Vec<_>>()).await?;
@@ -187,7 +187,7 @@ pub(super) async fn paging_visits_each_task_once(context: Context) -> CaseResult
     expect::equal("what follows the last position", &(page.items, page.next), &(Vec::new(), None))
 }
 
-pub(super) async fn paging_under_changes_visits_what_matches_throughout(context: Context) -> CaseResult {
+pub(super) async fn paging_during_changes_returns_matching_tasks_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let all: Vec<String> = (0..12).map(|number| format!("task-{number:02}")).collect();
     let board = make(&*a, "talk", "planner", &all.iter().map(String::as_str).collect::<Vec<_>>()).await?;

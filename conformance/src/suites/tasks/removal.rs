@@ -10,7 +10,7 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-pub(super) async fn a_removed_board_is_gone_and_others_stay(context: Context) -> CaseResult {
+pub(super) async fn a_deleted_board_no_longer_exists_and_others_remain(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let removed = make_in_every_status(&*a, "talk", "one").await?;
     a.add_tasks(&removed, new_tasks(&["leased"])?).await?;
@@ -23,7 +23,7 @@ pub(super) async fn a_removed_board_is_gone_and_others_stay(context: Context) ->
         let before = (read_board(&*a, &board).await?, tasks(&*a, &board).await?);
         others.push((board, before));
     }
-    expect::equal("whether it was there", &b.delete_board(&removed).await?, &true)?;
+    expect::equal("the reported existence", &b.delete_board(&removed).await?, &true)?;
     for store in [&a, &b] {
         expect::equal("the board", &store.get_board(&removed).await?, &None)?;
         expect::equal("the tasks", &tasks(&**store, &removed).await?, &Vec::new())?;
@@ -34,7 +34,7 @@ pub(super) async fn a_removed_board_is_gone_and_others_stay(context: Context) ->
     let stepped = a.update_status(&removed, &id("planned")?, Transition::to(TaskStatus::Blocked)).await;
     expect::error("a step of a task that is gone", stepped, ErrorKind::NotFound)?;
     expect::equal("whether it was still there", &a.delete_board(&removed).await?, &false)?;
-    expect::equal("whether none was there", &a.delete_board(&board("talk", "never")?).await?, &false)?;
+    expect::equal("the reported absence", &a.delete_board(&board("talk", "never")?).await?, &false)?;
     for (board, before) in others {
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("another board and its tasks", &now, &before)?;
@@ -43,7 +43,7 @@ pub(super) async fn a_removed_board_is_gone_and_others_stay(context: Context) ->
     expect::equal("how many are settled", &b.settle_conversation(&removed.conversation).await?, &3)
 }
 
-pub(super) async fn a_board_made_anew_holds_nothing_old(context: Context) -> CaseResult {
+pub(super) async fn a_board_created_again_is_empty(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = board("talk", "planner")?;
     let old = vec![
@@ -72,7 +72,7 @@ pub(super) async fn a_board_made_anew_holds_nothing_old(context: Context) -> Cas
     expect::equal("the tasks", &names(&tasks(&*a, &board).await?), &vec!["shared", "old"])
 }
 
-pub(super) async fn tokens_and_revisions_go_on(context: Context) -> CaseResult {
+pub(super) async fn tokens_and_revisions_continue(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let (mut token, mut revision) = (None, None);
     for round in 0..3 {

@@ -24,7 +24,7 @@ async fn retry(
     }
 }
 
-pub(super) async fn a_retry_counts_and_plans_again(context: Context) -> CaseResult {
+pub(super) async fn a_retry_is_counted_and_plans_the_task_again(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["task", "other"]).await?;
     let half = Transition::to(TaskStatus::Blocked).with_result("half");
@@ -151,7 +151,7 @@ pub(super) async fn a_retry_under_a_lease_needs_the_token(context: Context) -> C
     expect::equal("retries", &retry(&*b, &board, "task", Some(claimed.token)).await?.retries, &1)
 }
 
-pub(super) async fn a_forced_retry_plans_any_task_afresh(context: Context) -> CaseResult {
+pub(super) async fn a_forced_retry_resets_any_task(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &[]).await?;
     for &status in TaskStatus::ALL {
@@ -184,13 +184,13 @@ pub(super) async fn a_forced_retry_plans_any_task_afresh(context: Context) -> Ca
     Ok(())
 }
 
-pub(super) async fn forcing_what_is_not_there_is_not_found(context: Context) -> CaseResult {
+pub(super) async fn forcing_a_missing_task_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let here = make(&*a, "talk", "planner", &["one"]).await?;
     let nowhere = board("nowhere", "planner")?;
     for (board, name) in [(&here, "two"), (&nowhere, "one")] {
         let forced = b.force_retry(board, &id(name)?).await;
-        expect::error("forcing what is not there", forced, ErrorKind::NotFound)?;
+        expect::error("forcing a missing task", forced, ErrorKind::NotFound)?;
     }
     expect::equal("the task", &a.get_task(&here, &id("two")?).await?, &None)?;
     expect::equal("the board", &a.get_board(&nowhere).await?, &None)

@@ -44,7 +44,9 @@ pub(super) async fn exactly_the_tasks_in_progress_are_settled(context: Context) 
     expect::equal("the result", &read(&*b, &second, "free").await?.result.as_deref(), &Some("half"))
 }
 
-pub(super) async fn other_conversations_stay_and_settling_twice_is_once(context: Context) -> CaseResult {
+pub(super) async fn other_conversations_do_not_change_and_settling_is_idempotent(
+    context: Context,
+) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let settled = make_in_every_status(&*a, "talk", "one").await?;
     let mut others = Vec::new();
@@ -83,5 +85,5 @@ pub(super) async fn settled_tasks_lose_their_lease(context: Context) -> CaseResu
         reads(&*b, &board, &task).await?;
     }
     a.add_tasks(&board, new_tasks(&["three"])?).await?;
-    expect::equal("what is claimed next", &claim(&*a, &board, "worker", HOUR).await?.task.id, &id("three")?)
+    expect::equal("the next claimed task", &claim(&*a, &board, "worker", HOUR).await?.task.id, &id("three")?)
 }

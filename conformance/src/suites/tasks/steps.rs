@@ -41,7 +41,7 @@ async fn pairs(
     Ok((board, all))
 }
 
-pub(super) async fn steps_in_the_table_succeed(context: Context) -> CaseResult {
+pub(super) async fn transitions_in_the_table_succeed(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let (board, pairs) = pairs(&*a, |from, to| in_table(from).contains(&to)).await?;
     expect::equal("how many steps", &pairs.len(), &13)?;
@@ -58,7 +58,7 @@ pub(super) async fn steps_in_the_table_succeed(context: Context) -> CaseResult {
     Ok(())
 }
 
-pub(super) async fn steps_not_in_the_table_conflict(context: Context) -> CaseResult {
+pub(super) async fn transitions_outside_the_table_conflict(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let (board, pairs) = pairs(&*a, |from, to| !in_table(from).contains(&to)).await?;
     expect::equal("how many pairs", &pairs.len(), &23)?;
@@ -73,7 +73,7 @@ pub(super) async fn steps_not_in_the_table_conflict(context: Context) -> CaseRes
     expect::equal("all tasks", &tasks(&*b, &board).await?, &before)
 }
 
-pub(super) async fn a_step_at_another_revision_conflicts(context: Context) -> CaseResult {
+pub(super) async fn a_transition_at_another_revision_conflicts(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["task", "other"]).await?;
     let old = read(&*a, &board, "task").await?.revision;
@@ -92,7 +92,7 @@ pub(super) async fn a_step_at_another_revision_conflicts(context: Context) -> Ca
     Ok(())
 }
 
-pub(super) async fn a_step_at_the_revision_succeeds(context: Context) -> CaseResult {
+pub(super) async fn a_transition_at_the_revision_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["task", "other"]).await?;
     let mut revision = read(&*b, &board, "task").await?.revision;
@@ -134,7 +134,7 @@ pub(super) async fn each_change_gives_a_greater_revision(context: Context) -> Ca
     expect::that(revisions.is_sorted_by(|left, right| left < right), "growing revisions", &revisions)
 }
 
-pub(super) async fn one_of_concurrent_steps_wins(context: Context) -> CaseResult {
+pub(super) async fn one_of_concurrent_transitions_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "race", "planner", &["free", "guarded", "other"]).await?;
     let guarded = read(&*a, &board, "guarded").await?.revision;
@@ -165,7 +165,7 @@ pub(super) async fn one_of_concurrent_steps_wins(context: Context) -> CaseResult
     expect::equal("the other task", &read(&*b, &board, "other").await?.status, &TaskStatus::Planned)
 }
 
-pub(super) async fn a_result_is_stored_and_stays(context: Context) -> CaseResult {
+pub(super) async fn a_result_is_stored_and_kept(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let board = make(&*a, "talk", "planner", &["task", "other"]).await?;
     let task = id("task")?;
@@ -186,7 +186,7 @@ pub(super) async fn a_result_is_stored_and_stays(context: Context) -> CaseResult
     expect::equal("the result of another task", &read(&*b, &board, "other").await?.result, &None)
 }
 
-pub(super) async fn a_step_of_what_is_not_there_is_not_found(context: Context) -> CaseResult {
+pub(super) async fn a_transition_of_a_missing_task_is_not_found(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let here = make(&*a, "talk", "planner", &["one"]).await?;
     let other = make(&*a, "talk", "other", &["two"]).await?;
@@ -196,10 +196,10 @@ pub(super) async fn a_step_of_what_is_not_there_is_not_found(context: Context) -
         // Neither a revision nor a token makes it a conflict.
         for step in [plain.clone(), plain.with_expected(Revision::new(1))] {
             let stepped = b.update_status(board, &id(name)?, step).await;
-            expect::error("a step of what is not there", stepped, ErrorKind::NotFound)?;
+            expect::error("a transition of a missing task", stepped, ErrorKind::NotFound)?;
         }
         let retried = b.increment_retry(board, &id(name)?, None).await;
-        expect::error("a retry of what is not there", retried, ErrorKind::NotFound)?;
+        expect::error("a retry of a missing task", retried, ErrorKind::NotFound)?;
     }
     expect::equal("the board", &a.get_board(&nowhere).await?, &None)
 }

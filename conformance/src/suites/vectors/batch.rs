@@ -7,7 +7,7 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-pub(super) async fn a_batch_answers_as_single_searches_do(context: Context) -> CaseResult {
+pub(super) async fn a_batch_returns_the_results_of_single_searches(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
     let mut documents = random_documents(&context, 50, 6)?;
@@ -44,7 +44,7 @@ pub(super) async fn a_batch_answers_as_single_searches_do(context: Context) -> C
     expect::equal("answers where there is no collection", &nowhere, &vec![Vec::new(); 3])
 }
 
-pub(super) async fn one_bad_request_refuses_the_batch(context: Context) -> CaseResult {
+pub(super) async fn one_invalid_request_fails_the_batch(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
     put_all(&*a, &space, &random_documents(&context, 10, 3)?).await?;

@@ -77,7 +77,12 @@ pub(super) async fn missing_embeddings_are_computed(context: Context) -> CaseRes
         let computed = one.embedding.clone().map_or_else(|| by_bytes(&one.content, DIMENSIONS), Ok)?;
         expected.push(one.clone().with_embedding(computed));
     }
-    same_documents("each with the embedding of its own text", &list_all(&*b, &notes, 10).await?, &expected)?;
+    same_documents(
+        "each with the embedding of the document's \
+                    text",
+        &list_all(&*b, &notes, 10).await?,
+        &expected,
+    )?;
     let query = SearchRequest::new(by_bytes("zebra crossing", DIMENSIONS)?).with_limit(1);
     let hits = b.search(&notes, &query).await?;
     let found: Vec<_> = hits.iter().map(|hit| hit.id.as_str()).collect();
@@ -85,10 +90,10 @@ pub(super) async fn missing_embeddings_are_computed(context: Context) -> CaseRes
     let replaced = Document::new(id("zebra")?, "quagga");
     store.put(&notes, vec![replaced.clone()], PutMode::Upsert).await?;
     let expected = replaced.with_embedding(by_bytes("quagga", DIMENSIONS)?);
-    same_document("embedded anew with the new text", &read(&*b, &notes, &expected.id).await?, &expected)
+    same_document("embedded again with the new text", &read(&*b, &notes, &expected.id).await?, &expected)
 }
 
-pub(super) async fn computed_embeddings_keep_to_the_dimension(context: Context) -> CaseResult {
+pub(super) async fn computed_embeddings_have_the_dimension_of_the_collection(context: Context) -> CaseResult {
     let store = opened(&context, Arc::new(ByBytes { dimensions: DIMENSIONS + 1 })).await?;
     let notes = collection("notes")?;
     let kept = document("kept", &[1.0, 2.0, 3.0, 4.0])?;
@@ -99,7 +104,7 @@ pub(super) async fn computed_embeddings_keep_to_the_dimension(context: Context) 
     let mixed = vec![document("given", &[1.0, 2.0, 3.0, 4.0])?, Document::new(id("new")?, "text")];
     let refused = store.put(&notes, mixed, PutMode::Upsert).await;
     expect::invalid("a batch of given and computed dimensions", refused, "embedding")?;
-    same_documents("what is stored", &list_all(&*store, &notes, 10).await?, &[kept])
+    same_documents("the stored data", &list_all(&*store, &notes, 10).await?, &[kept])
 }
 
 pub(super) async fn an_embedder_error_writes_nothing(context: Context) -> CaseResult {
@@ -130,6 +135,6 @@ pub(super) async fn without_an_embedder_embeddings_must_be_given(context: Contex
     let kept = document("given", &[1.0, 2.0])?;
     a.put(&notes, vec![kept.clone()], PutMode::IfAbsent).await?;
     let batch = vec![Document::new(id("given")?, "text")];
-    expect::invalid("the id is there", a.put(&notes, batch, PutMode::IfAbsent).await, "document.embedding")?;
-    same_documents("what is stored", &list_all(&*b, &notes, 10).await?, &[kept])
+    expect::invalid("the id exists", a.put(&notes, batch, PutMode::IfAbsent).await, "document.embedding")?;
+    same_documents("the stored data", &list_all(&*b, &notes, 10).await?, &[kept])
 }

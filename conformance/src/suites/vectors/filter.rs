@@ -63,7 +63,7 @@ async fn searches_of_follow(context: Context, documents: Vec<Document>, filters:
     Ok(())
 }
 
-pub(super) async fn filters_keep_types_apart(context: Context) -> CaseResult {
+pub(super) async fn filters_distinguish_types(context: Context) -> CaseResult {
     searches_follow(context, filter_table::equality()).await
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn filters_at_their_limits_work(context: Context) -> CaseResult
     searches_of_follow(context, some, filter_table::at_limits()).await
 }
 
-pub(super) async fn counts_are_of_what_matches(context: Context) -> CaseResult {
+pub(super) async fn counts_cover_matching_documents(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
     expect::equal("where there is no collection", &b.count(&space, None).await?, &0)?;

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_the_table_tells_documents_apart() {
+    fn each_part_of_the_table_distinguishes_documents() {
         for filters in [equality(), order(), paths(), groups()] {
             let tells = |filter: &&Filter| {
                 let matching = stored().iter().filter(|metadata| filter.matches(metadata)).count();

@@ -11,7 +11,7 @@ use crate::context::{Context, Handles};
 use crate::expect;
 use crate::suites::ids;
 
-pub(super) async fn document_ids_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn document_ids_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let documents = sorted(
@@ -44,7 +44,7 @@ pub(super) async fn document_ids_are_kept_apart(context: Context) -> CaseResult 
     same_documents("left in the end", &list_all(&*b, &notes, 100).await?, &left)
 }
 
-pub(super) async fn collection_names_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn collection_names_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let mut names = ids::hostile();
     names.sort();
@@ -73,7 +73,7 @@ pub(super) async fn collection_names_are_kept_apart(context: Context) -> CaseRes
     Ok(())
 }
 
-pub(super) async fn collection_and_document_do_not_run_together(context: Context) -> CaseResult {
+pub(super) async fn collection_and_document_do_not_merge(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let pairs = ids::hostile_pairs();
     for (number, (name, document_id)) in pairs.iter().enumerate() {
@@ -97,7 +97,7 @@ pub(super) async fn collection_and_document_do_not_run_together(context: Context
     Ok(())
 }
 
-pub(super) async fn metadata_keys_are_kept_apart(context: Context) -> CaseResult {
+pub(super) async fn metadata_keys_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let tag = |(number, name): (usize, &String)| -> CaseResult<Document> {

@@ -12,7 +12,7 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-pub(super) async fn reads_answer_each_id_in_its_place(context: Context) -> CaseResult {
+pub(super) async fn reads_return_documents_in_the_order_of_ids(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     put_all(&*a, &notes, &[document("a", &[1.0])?, document("b", &[2.0])?, document("c", &[3.0])?]).await?;
@@ -55,7 +55,7 @@ pub(super) async fn deletions_count_each_document_once(context: Context) -> Case
     expect::equal("left in the end", &a.count(&notes, None).await?, &0)
 }
 
-pub(super) async fn deleting_what_is_not_there_is_no_error(context: Context) -> CaseResult {
+pub(super) async fn deleting_missing_documents_succeeds(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let absent = ids(&["x", "y"])?;
@@ -64,11 +64,11 @@ pub(super) async fn deleting_what_is_not_there_is_no_error(context: Context) -> 
     expect::equal("collections that a deletion made", &listed, &Vec::new())?;
     let kept = document("X", &[1.0])?;
     put_all(&*a, &notes, std::slice::from_ref(&kept)).await?;
-    expect::equal("deleted where none is there", &a.delete(&notes, &absent).await?, &0)?;
-    same_document("what is there", &read(&*b, &notes, &kept.id).await?, &kept)
+    expect::equal("deleted from a missing collection", &a.delete(&notes, &absent).await?, &0)?;
+    same_document("the stored data", &read(&*b, &notes, &kept.id).await?, &kept)
 }
 
-pub(super) async fn pages_of_any_size_visit_each_document_once(context: Context) -> CaseResult {
+pub(super) async fn pages_of_any_size_return_each_document_once(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     put_all(&*a, &collection("notes2")?, &[document("0", &[1.0])?]).await?;
@@ -82,14 +82,14 @@ pub(super) async fn pages_of_any_size_visit_each_document_once(context: Context)
     expect::equal("a limit of 0", &b.list(&notes, PageRequest::first(0)).await?.items, &Vec::new())?;
     let between = id(&format!("{}!", documents[4].id))?;
     let page = b.list(&notes, PageRequest::after(between, 3)).await?;
-    same_documents("after an id that is not there", &page.items, &documents[5..8])?;
+    same_documents("after a missing id", &page.items, &documents[5..8])?;
     let past = b.list(&notes, PageRequest::after(documents[36].id.clone(), 3)).await?;
     expect::equal("after the last", &past.items.len(), &0)?;
     let nowhere = b.list(&collection("not there")?, PageRequest::default()).await?;
     expect::equal("where there is no collection", &(nowhere.items, nowhere.next), &(Vec::new(), None))
 }
 
-pub(super) async fn paging_goes_on_through_changes(context: Context) -> CaseResult {
+pub(super) async fn paging_continues_during_changes(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let mut stable = Vec::new();
@@ -159,10 +159,22 @@ pub(super) async fn collections_are_listed_with_dimension_and_count(context: Con
     expect::equal("what follows the page that holds all", &exact.next, &None)?;
     expect::equal("a limit of 0", &b.list_collections(PageRequest::first(0)).await?.items, &Vec::new())?;
     let after = b.list_collections(PageRequest::after(collection("A")?, 2)).await?.items;
-    expect::equal("after a name that is not there", &after, &expected[2..4].to_vec())
+    expect::equal("after a missing name", &after, &expected[2..4].to_vec())
 }
 
-pub(super) async fn emptied_collections_stay_listed(context: Context) -> CaseResult {
+pub(super) async fn the_default_collection_is_like_any_other(context: Context) -> CaseResult {
+    let Handles { a, b } = context.vectors().await?;
+    let default = CollectionName::default();
+    expect::equal("its name", &default.as_str(), &"default")?;
+    put_all(&*a, &default, &[document("a", &[1.0, 2.0])?]).await?;
+    put_all(&*a, &collection("Default")?, &[document("a", &[1.0, 2.0, 3.0])?]).await?;
+    let expected = vec![info("Default", 3, 1)?, info("default", 2, 1)?];
+    expect::equal("the collections", &collections(&*b, 10).await?, &expected)?;
+    a.drop_collection(&default).await?;
+    expect::equal("after its removal", &collections(&*b, 10).await?, &vec![info("Default", 3, 1)?])
+}
+
+pub(super) async fn emptied_collections_remain_listed(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let (one, two) = (collection("by ids")?, collection("by filter")?);
     put_all(&*a, &one, &[document("a", &[1.0, 2.0])?, document("b", &[1.0, 3.0])?]).await?;
@@ -176,14 +188,14 @@ pub(super) async fn emptied_collections_stay_listed(context: Context) -> CaseRes
     expect::equal("after all deletions", &collections(&*b, 10).await?, &expected)
 }
 
-pub(super) async fn a_dropped_collection_is_empty_and_others_stay(context: Context) -> CaseResult {
+pub(super) async fn a_dropped_collection_is_empty_and_others_remain(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let names = ["gone", "gone2", "Gone", "gon", "gone/x"];
     for name in names {
         put_all(&*a, &collection(name)?, &[document("a", &[1.0, 2.0])?, document("b", &[1.0, 0.0])?]).await?;
     }
     let gone = collection("gone")?;
-    expect::equal("whether it was there", &a.drop_collection(&gone).await?, &true)?;
+    expect::equal("the reported existence", &a.drop_collection(&gone).await?, &true)?;
     expect::equal("its count", &b.count(&gone, None).await?, &0)?;
     expect::equal("its documents", &list_all(&*b, &gone, 10).await?, &Vec::new())?;
     expect::equal("its document", &b.get(&gone, &ids(&["a"])?).await?, &vec![None])?;
@@ -199,7 +211,7 @@ pub(super) async fn a_dropped_collection_is_empty_and_others_stay(context: Conte
     Ok(())
 }
 
-pub(super) async fn only_a_drop_frees_the_dimension(context: Context) -> CaseResult {
+pub(super) async fn only_a_drop_releases_the_dimension(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     put_all(&*a, &notes, &[document("a", &[1.0, 2.0])?]).await?;
@@ -211,19 +223,19 @@ pub(super) async fn only_a_drop_frees_the_dimension(context: Context) -> CaseRes
     a.delete_matching(&notes, &Filter::all([])).await?;
     let refused = b.put(&notes, vec![other()?], PutMode::Upsert).await;
     expect::invalid("another dimension after deleting by filter", refused, "embedding")?;
-    expect::equal("whether it was there", &a.drop_collection(&notes).await?, &true)?;
+    expect::equal("the reported existence", &a.drop_collection(&notes).await?, &true)?;
     put_all(&*b, &notes, &[other()?]).await?;
-    expect::equal("the collection made anew", &collections(&*a, 10).await?, &vec![info("notes", 3, 1)?])?;
+    expect::equal("the collection created again", &collections(&*a, 10).await?, &vec![info("notes", 3, 1)?])?;
     same_documents("its documents", &list_all(&*a, &notes, 10).await?, &[other()?])?;
     let hits = a.search(&notes, &SearchRequest::new(embedding(&[1.0, 0.0, 0.0])?)).await?;
     expect::equal("its hits", &hits.len(), &1)
 }
 
-pub(super) async fn dropping_what_is_not_there_answers_so(context: Context) -> CaseResult {
+pub(super) async fn dropping_a_missing_collection_returns_false(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     put_all(&*a, &collection("there")?, &[document("a", &[1.0])?]).await?;
     for name in ["not there", "There", "ther"] {
-        expect::equal("whether it was there", &b.drop_collection(&collection(name)?).await?, &false)?;
+        expect::equal("the reported existence", &b.drop_collection(&collection(name)?).await?, &false)?;
     }
     expect::equal("the first drop", &b.drop_collection(&collection("there")?).await?, &true)?;
     expect::equal("the second drop", &a.drop_collection(&collection("there")?).await?, &false)

@@ -68,7 +68,7 @@ pub(super) async fn documents_at_their_limits_read_back_equal(context: Context) 
     Ok(())
 }
 
-pub(super) async fn if_absent_leaves_what_is_there(context: Context) -> CaseResult {
+pub(super) async fn if_absent_keeps_existing_documents(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let old = [tagged("b", &[1.0, 0.0], Metadata::new().with("v", 1))?, document("d", &[0.0, 1.0])?];
@@ -89,7 +89,7 @@ pub(super) async fn if_absent_leaves_what_is_there(context: Context) -> CaseResu
     expect::equal("all ignored", &report.ignored, &ids(&["e", "d", "c", "b", "a"])?)
 }
 
-pub(super) async fn upsert_replaces_whole(context: Context) -> CaseResult {
+pub(super) async fn upsert_replaces_completely(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let metadata = Metadata::new().with("old", 1).with("nested", json!({"x": 1, "y": 2}));
@@ -107,7 +107,7 @@ pub(super) async fn upsert_replaces_whole(context: Context) -> CaseResult {
     same_document("metadata gone", &read(&*b, &notes, &bare.id).await?, &bare)
 }
 
-pub(super) async fn a_full_batch_is_stored_to_its_last_document(context: Context) -> CaseResult {
+pub(super) async fn a_full_batch_of_documents_is_stored_completely(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let documents = random_documents(&context, 1_000, 3)?;
@@ -121,7 +121,7 @@ pub(super) async fn a_full_batch_is_stored_to_its_last_document(context: Context
 }
 
 /// Checks that readers never see a part of a batch, for any interleaving of writes and reads.
-pub(super) async fn batches_are_seen_whole(context: Context) -> CaseResult {
+pub(super) async fn batches_are_visible_completely_or_not_at_all(context: Context) -> CaseResult {
     const BATCH: u64 = 50;
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
@@ -192,14 +192,14 @@ pub(super) async fn mixed_dimensions_and_repeated_ids_are_refused(context: Conte
     put_all(&*a, &fresh, std::slice::from_ref(&kept)).await?;
     let twice = vec![document("a", &[4.0, 5.0, 6.0])?, document("a", &[7.0, 8.0, 9.0])?];
     expect::invalid(
-        "an id twice over one that is there",
+        "an id twice over an existing one",
         a.put(&fresh, twice, PutMode::Upsert).await,
         "documents.id",
     )?;
-    same_document("what was there", &read(&*b, &fresh, &id("a")?).await?, &kept)
+    same_document("the earlier data", &read(&*b, &fresh, &id("a")?).await?, &kept)
 }
 
-pub(super) async fn one_dimension_to_sixteen_thousand_are_taken(context: Context) -> CaseResult {
+pub(super) async fn one_to_sixteen_thousand_dimensions_are_accepted(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     for dimensions in [1, 2, 3, 1_999, 2_001, 4_001, 16_000] {
         let space = collection(&format!("of-{dimensions}"))?;
@@ -221,7 +221,7 @@ pub(super) async fn one_dimension_to_sixteen_thousand_are_taken(context: Context
     Ok(())
 }
 
-pub(super) async fn collections_keep_ids_and_dimensions_apart(context: Context) -> CaseResult {
+pub(super) async fn collections_separate_ids_and_dimensions(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let names = [collection("notes")?, collection("Notes")?, collection("notes ")?];
     let stored =
@@ -273,7 +273,7 @@ pub(super) async fn concurrent_puts_if_absent_write_an_id_once(context: Context)
     expect::equal("documents in all", &VectorStore::count(&*a, &notes, None).await?, &(5 * 9))
 }
 
-pub(super) async fn concurrent_first_puts_fix_one_dimension(context: Context) -> CaseResult {
+pub(super) async fn concurrent_first_puts_set_one_dimension(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     for round in 0..5 {
         let fresh = collection(&format!("fresh-{round}"))?;
@@ -300,7 +300,7 @@ pub(super) async fn concurrent_first_puts_fix_one_dimension(context: Context) ->
         expect::equal("puts that fixed a dimension", &winners.len(), &1)?;
         let kept = list_all(&*b, &fresh, 100).await?;
         let kept: Vec<_> = kept.iter().map(|one| one.id.as_str().to_owned()).collect();
-        expect::equal("what is stored", &kept, &vec![format!("d{}", winners[0])])?;
+        expect::equal("the stored data", &kept, &vec![format!("d{}", winners[0])])?;
         let listed = a.list_collections(PageRequest::default()).await?.items;
         let fixed = listed.into_iter().find(|info| info.collection == fresh).map(|info| info.dimensions);
         expect::equal("the dimension listed", &fixed, &winners.first().copied())?;

@@ -1,6 +1,6 @@
 //! Searches: scores, order, limits, floors, and the effect of changes.
 
-use larder_kernel::{Filter, Metadata, PutMode, SearchRequest};
+use larder_kernel::{CollectionName, Filter, Metadata, PutMode, SearchRequest};
 
 use super::support::{
     collection, document, embedding, hit_ids, id, ids, near, put_all, random_documents, random_values,
@@ -10,7 +10,7 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-pub(super) async fn hits_come_best_first_with_their_cosines(context: Context) -> CaseResult {
+pub(super) async fn hits_are_ordered_by_cosine(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     for dimensions in [2, 16, 384] {
         let space = collection(&format!("of-{dimensions}"))?;
@@ -76,7 +76,7 @@ pub(super) async fn scores_stay_between_minus_one_and_one(context: Context) -> C
     Ok(())
 }
 
-pub(super) async fn equal_embeddings_come_in_the_order_of_ids(context: Context) -> CaseResult {
+pub(super) async fn equal_embeddings_are_ordered_by_id(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
     let in_order = ["10", "9", "A", "B", "a", "a ", "a:b", "aa", "e\u{301}", "z", "é", "\u{ffff}", "🦀"];
@@ -130,7 +130,17 @@ pub(super) async fn a_limit_is_filled_in_a_large_collection(context: Context) ->
     Ok(())
 }
 
-pub(super) async fn a_filter_chooses_before_the_limit(context: Context) -> CaseResult {
+pub(super) async fn a_request_without_a_limit_returns_five_hits(context: Context) -> CaseResult {
+    let Handles { a, b } = context.vectors().await?;
+    let documents = random_documents(&context, 12, 3)?;
+    put_all(&*a, &CollectionName::default(), &documents).await?;
+    let request = SearchRequest::new(embedding(&random_values(&context, 7, 3))?);
+    let hits = b.search(&CollectionName::default(), &request).await?;
+    expect::equal("hits", &hits.len(), &5)?;
+    same_answer("the defaults", &hits, &documents, &request)
+}
+
+pub(super) async fn a_filter_applies_before_the_limit(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
     let mut documents = random_documents(&context, 60, 5)?;
@@ -158,7 +168,7 @@ pub(super) async fn a_filter_chooses_before_the_limit(context: Context) -> CaseR
     Ok(())
 }
 
-pub(super) async fn a_floor_leaves_out_lower_scores(context: Context) -> CaseResult {
+pub(super) async fn a_floor_excludes_lower_scores(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
     // Exact in 32 bits: cosines 1, 0.6, 0, -0.6 and -1 with the query.
@@ -196,7 +206,7 @@ pub(super) async fn a_floor_leaves_out_lower_scores(context: Context) -> CaseRes
 }
 
 /// Uses floors halfway between two scores, so that rounding has no effect.
-pub(super) async fn floors_limits_and_filters_go_together(context: Context) -> CaseResult {
+pub(super) async fn floors_limits_and_filters_combine(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
     let mut documents = random_documents(&context, 80, 8)?;
@@ -235,7 +245,7 @@ pub(super) async fn a_limit_of_zero_returns_nothing(context: Context) -> CaseRes
     expect::equal("hits with a limit of 0, filtered", &b.search(&space, &request).await?, &Vec::new())
 }
 
-pub(super) async fn a_collection_that_is_not_there_has_no_hits(context: Context) -> CaseResult {
+pub(super) async fn a_missing_collection_has_no_hits(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     put_all(&*a, &collection("there")?, &[document("a", &[1.0, 0.0])?]).await?;
     for name in ["not there", "ther", "There", "there/"] {

@@ -133,7 +133,7 @@ fn bytes_under_the_tag_of_another_write_are_caught() {
 }
 
 #[test]
-fn a_blob_that_is_away_while_it_is_replaced_is_caught() {
+fn a_blob_that_is_missing_during_its_replacement_is_caught() {
     let clauses = ["STORE-002", "BLOB-007", "BLOB-008", "BLOB-009", "BLOB-041"];
     assert_caught(&clauses, &backend(Defect::DeletesFirst));
 }

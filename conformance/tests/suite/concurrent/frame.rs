@@ -89,7 +89,10 @@ pub(crate) fn assert_caught_in(clauses: &[&str], harness: &Arc<dyn Harness>, tim
 
 /// Implements a contract's trait for a wrapper: the given methods first, and the rest by the field `inner`.
 macro_rules! wrong {
-    ($contract:ident for $store:ident { $($own:tt)* } $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+    (
+        $contract:ident for $store:ident { $($own:tt)* }
+        $($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*
+    ) => {
         #[::async_trait::async_trait]
         impl ::larder_kernel::Store for $store {
             fn namespace(&self) -> &::larder_kernel::Namespace {

@@ -107,6 +107,6 @@ fn an_upsert_that_counts_first_is_caught() {
 }
 
 #[test]
-fn a_relationship_that_outlives_its_end_is_caught() {
+fn a_relationship_without_its_entity_is_caught() {
     assert_caught(&["STORE-002", "GRAPH-010", "GRAPH-031", "GRAPH-034"], &backend(Defect::DanglingReads));
 }

@@ -89,7 +89,12 @@ wrong! {
             }
         }
 
-        async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+        async fn get_messages(
+            &self,
+            thread: &Thread,
+            offset: u64,
+            limit: usize,
+        ) -> Result<Vec<StoredMessage>> {
             if self.defect == Defect::ReadsLate {
                 // One page at a time, each from the thread's state at that moment.
                 let mut all = Vec::new();
@@ -135,7 +140,8 @@ wrong! {
         }
     }
     tail(thread: &Thread, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
-    tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
+    tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize)
+        -> Vec<StoredMessage>;
     page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage>;
     clear_run(thread: &Thread, run: &RunId) -> u64;
     fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked;
@@ -163,12 +169,12 @@ fn a_batch_in_pieces_is_caught() {
 }
 
 #[test]
-fn an_idempotency_key_that_is_looked_for_first_and_kept_later_is_caught() {
+fn an_idempotency_key_that_is_read_first_and_stored_later_is_caught() {
     assert_caught(&["HIST-004", "HIST-008", "HIST-011", "HIST-031"], &backend(Defect::KeysLate));
 }
 
 #[test]
-fn a_replacement_that_does_not_look_is_caught() {
+fn a_replacement_that_ignores_its_condition_is_caught() {
     assert_caught(&["HIST-053"], &backend(Defect::ReplacesBlindly));
 }
 

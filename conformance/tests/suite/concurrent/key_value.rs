@@ -80,7 +80,8 @@ wrong! {
                 }
                 (Defect::TwoCreators, KeyValueCondition::Absent) => {
                     if self.revision(bucket, key).await?.is_some() {
-                        return Err(Error::new(ErrorKind::Conflict, "key_value.put", "the key exists"));
+                        return Err(Error::new(ErrorKind::Conflict, "key_value.put", "the key already exists; \
+                            read it or write without the condition"));
                     }
                     pause().await;
                     options.condition = KeyValueCondition::None;
@@ -97,12 +98,15 @@ wrong! {
                 _ => {}
             }
             let put = self.inner.put(bucket, key, value, options).await;
-            if self.defect == Defect::Panics && put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
-                panic!("nobody thought of that");
+            let conflict = put.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict);
+            if self.defect == Defect::Panics && conflict {
+                panic!("an unexpected conflict");
             }
             if self.defect == Defect::ConflictUnexpected {
                 return put.map_err(|error| match error.kind() {
-                    ErrorKind::Conflict => Error::new(ErrorKind::Unexpected, "key_value.put", "serialization"),
+                    ErrorKind::Conflict => {
+                        Error::new(ErrorKind::Unexpected, "key_value.put", "serialization")
+                    }
                     _ => error,
                 });
             }
@@ -116,7 +120,8 @@ wrong! {
                 return Ok(known.clone());
             }
             let found = self.inner.get(bucket, key).await?;
-            if self.defect == Defect::Hangs && found.as_ref().is_some_and(|entry| entry.revision.get() % 7 == 0) {
+            let seventh = found.as_ref().is_some_and(|entry| entry.revision.get() % 7 == 0);
+            if self.defect == Defect::Hangs && seventh {
                 return std::future::pending().await;
             }
             self.cache.lock().unwrap().insert(key.clone(), found.clone());
@@ -162,7 +167,7 @@ fn a_cache_for_each_handle_is_caught() {
 }
 
 #[test]
-fn a_write_that_is_acknowledged_before_it_is_there_is_caught() {
+fn a_write_acknowledged_before_it_is_visible_is_caught() {
     let clauses =
         ["STORE-002", "KV-002", "KV-004", "KV-005", "KV-007", "KV-008", "KV-023", "KV-024", "KV-025"];
     assert_caught(&clauses, &backend(Defect::AnswersEarly));

@@ -121,7 +121,8 @@ wrong! {
     add_tasks(board: &BoardId, tasks: Vec<NewTask>) -> Vec<Task>;
     get_board(board: &BoardId) -> Option<Board>;
     get_task(board: &BoardId, task: &TaskId) -> Option<Task>;
-    list_tasks(board: &BoardId, query: &TaskQuery, page: PageRequest<TaskPosition>) -> Page<Task, TaskPosition>;
+    list_tasks(board: &BoardId, query: &TaskQuery, page: PageRequest<TaskPosition>)
+        -> Page<Task, TaskPosition>;
     list_boards(conversation: Option<&ConversationId>, page: PageRequest<BoardId>) -> Page<Board, BoardId>;
     force_retry(board: &BoardId, task: &TaskId) -> Task;
     renew_lease(board: &BoardId, task: &TaskId, token: FencingToken, lease: Duration) -> Lease;
@@ -144,12 +145,12 @@ fn a_store_that_ignores_fencing_is_caught() {
 }
 
 #[test]
-fn a_step_that_compares_first_and_is_taken_later_is_caught() {
+fn a_transition_that_compares_first_and_writes_later_is_caught() {
     assert_caught(&["TASK-022", "TASK-025"], &backend(Defect::StepsLater));
 }
 
 #[test]
-fn a_retry_that_two_are_given_is_caught() {
+fn a_retry_granted_twice_is_caught() {
     assert_caught(&["TASK-033"], &backend(Defect::RetriesLater));
 }
 

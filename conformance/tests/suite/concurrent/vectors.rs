@@ -73,7 +73,11 @@ wrong! {
             self.inner.delete(collection, ids).await
         }
 
-        async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
+        async fn search(
+            &self,
+            collection: &CollectionName,
+            request: &SearchRequest,
+        ) -> Result<Vec<SearchHit>> {
             let found = self.inner.search(collection, request).await?;
             if self.defect == Defect::IndexBehind {
                 return Ok(std::mem::replace(&mut *self.index.lock().unwrap(), found));
@@ -101,7 +105,7 @@ fn a_put_that_looks_first_and_writes_later_is_caught() {
 }
 
 #[test]
-fn a_document_that_is_away_while_it_is_replaced_is_caught() {
+fn a_document_that_is_missing_during_its_replacement_is_caught() {
     assert_caught(&["STORE-002", "VEC-010", "VEC-031", "VEC-034"], &backend(Defect::DeletesFirst));
 }
 

@@ -43,7 +43,11 @@ fn check_header_value(operation: &'static str, field: &'static str, value: &str)
     if visible && value.trim() == value {
         Ok(())
     } else {
-        Err(Error::invalid(operation, field, "holds something else than visible ASCII and inner spaces"))
+        Err(Error::invalid(
+            operation,
+            field,
+            "contains characters other than visible ASCII and inner spaces; remove them",
+        ))
     }
 }
 
@@ -55,7 +59,11 @@ fn check_metadata(operation: &'static str, metadata: &UserMetadata) -> Result<()
         check::batch(operation, "metadata.name", name.len(), NAME_BYTES_MAX)?;
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
         if !name.bytes().all(allowed) {
-            return Err(Error::invalid(operation, "metadata.name", "only a-z, 0-9, `-` and `_` are allowed"));
+            return Err(Error::invalid(
+                operation,
+                "metadata.name",
+                "contains characters other than a-z, 0-9, `-` and `_`; rename it",
+            ));
         }
         check_header_value(operation, "metadata.value", value)?;
     }
@@ -69,9 +77,12 @@ fn check_metadata(operation: &'static str, metadata: &UserMetadata) -> Result<()
 pub fn check_get(options: &BlobGetOptions) -> Result<()> {
     match options.range {
         Some(ByteRange::Bounded { start, end }) if start >= end => {
-            Err(Error::invalid("blobs.get", "range", "empty").with_limit(start, end))
+            Err(Error::invalid("blobs.get", "range", "is empty; request at least one byte")
+                .with_limit(start, end))
         }
-        Some(ByteRange::Suffix(0)) => Err(Error::invalid("blobs.get", "range", "empty")),
+        Some(ByteRange::Suffix(0)) => {
+            Err(Error::invalid("blobs.get", "range", "is empty; request at least one byte"))
+        }
         _ => Ok(()),
     }
 }
@@ -102,7 +113,11 @@ pub fn check_presign(request: &PresignRequest, declared: &Capabilities) -> Resul
     check_content_type(OPERATION, request.content_type.as_deref())?;
     let needed = match request.method {
         PresignMethod::Get if request.content_type.is_some() => {
-            return Err(Error::invalid(OPERATION, "content_type", "only a write binds a content type"));
+            return Err(Error::invalid(
+                OPERATION,
+                "content_type",
+                "is set for a read; set it for a write only",
+            ));
         }
         PresignMethod::Get => Capability::BlobPresignGet,
         PresignMethod::Put => Capability::BlobPresignPut,

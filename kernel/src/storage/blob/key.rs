@@ -35,7 +35,11 @@ impl BlobKey {
         check::batch(OPERATION, FIELD, text.len(), ID_BYTES_MAX)?;
         check::no_nul(OPERATION, FIELD, text)?;
         if text.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
-            return Err(Error::invalid(OPERATION, FIELD, "a segment between `/` is empty, `.` or `..`"));
+            return Err(Error::invalid(
+                OPERATION,
+                FIELD,
+                "has a segment between `/` that is empty, `.` or `..`; remove that segment",
+            ));
         }
         Ok(Self(Arc::from(text)))
     }
@@ -97,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_grammar_keeps_paths_inside_and_lets_everything_else_through() {
+    fn the_grammar_keeps_paths_inside_and_accepts_all_others() {
         for text in
             ["a", "a/b", "a//".trim_end_matches('/'), "...", "a b", "%2e%2e", "C:\\x", "é/🦀", "-", "~"]
         {

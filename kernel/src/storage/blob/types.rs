@@ -29,7 +29,11 @@ impl ETag {
         let text = text.as_ref();
         check::batch("etag.new", "etag", text.len(), ID_BYTES_MAX)?;
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::invalid("etag.new", "etag", "holds something else than visible ASCII"));
+            return Err(Error::invalid(
+                "etag.new",
+                "etag",
+                "contains characters other than visible ASCII; remove them",
+            ));
         }
         Ok(Self(Arc::from(text)))
     }
@@ -142,8 +146,12 @@ impl ByteRange {
         if range.start < range.end {
             Ok(range)
         } else {
-            Err(Error::invalid("blobs.get", "range", "empty, or begins at or past the blob's end")
-                .with_limit(range.start, size))
+            Err(Error::invalid(
+                "blobs.get",
+                "range",
+                "is empty or begins at or past the blob's end; begin before the end",
+            )
+            .with_limit(range.start, size))
         }
     }
 }

@@ -35,10 +35,14 @@ pub fn check_append(messages: &[ChatMessage], options: &AppendOptions) -> Result
 pub fn check_replace(replacement: &Replacement) -> Result<()> {
     const OPERATION: &str = "history.replace";
     if replacement.up_to < Seq::ZERO {
-        return Err(Error::invalid(OPERATION, "up_to", "a replacement ends at 0 or later"));
+        return Err(Error::invalid(OPERATION, "up_to", "is negative; pass a `Seq` of 0 or more"));
     }
     if replacement.seen < replacement.up_to {
-        return Err(Error::invalid(OPERATION, "seen", "before up_to: what is replaced must have been read"));
+        return Err(Error::invalid(
+            OPERATION,
+            "seen",
+            "is before `up_to`; read the messages up to `up_to` first",
+        ));
     }
     check_messages(OPERATION, &replacement.messages)
 }

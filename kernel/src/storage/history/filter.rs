@@ -293,13 +293,13 @@ mod tests {
 
     /// Proves: AKKA-1, AKKA-4
     #[test]
-    fn a_message_without_author_is_of_the_threads_agent() {
+    fn a_message_without_an_author_belongs_to_the_threads_agent() {
         assert_eq!(kept(&MessageFilter::new().include_agent(agent("owner"))), ["none"]);
         assert_eq!(kept(&MessageFilter::new().exclude_agent(agent("owner"))), ["a/x", "a", "b/x", "c/y"]);
     }
 
     #[test]
-    fn one_author_alone_is_told_apart_and_an_empty_include_keeps_nothing() {
+    fn one_author_is_selected_and_an_empty_include_keeps_nothing() {
         let thread = Thread::new("owner", "s").unwrap();
         let only = |filter: MessageFilter| filter.terms(&thread).only_author().map(str::to_owned);
         let none = MessageFilter::new();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_names_so_many_agents_and_roles_and_no_more() {
+    fn a_filter_has_a_limit_of_agents_and_roles() {
         let names = |count: usize| {
             (0..count).fold(MessageFilter::new(), |filter, number| match number % 2 {
                 0 => filter.include_agent(agent(&number.to_string())),

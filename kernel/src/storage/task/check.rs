@@ -76,7 +76,11 @@ pub fn check_lease(operation: &'static str, task: &Task, token: Option<FencingTo
     if task.lease.as_ref().map(|lease| lease.token) == token {
         Ok(())
     } else {
-        Err(Error::new(ErrorKind::Conflict, operation, "the token is not the one of the task's lease"))
+        Err(Error::new(
+            ErrorKind::Conflict,
+            operation,
+            "the token does not match the task's lease; claim the task again",
+        ))
     }
 }
 
@@ -88,13 +92,21 @@ pub fn check_lease(operation: &'static str, task: &Task, token: Option<FencingTo
 pub fn check_transition(task: &Task, step: &Transition) -> Result<()> {
     const OPERATION: &str = "tasks.update_status";
     if step.expected.is_some_and(|expected| expected != task.revision) {
-        return Err(Error::new(ErrorKind::Conflict, OPERATION, "the task is at another revision"));
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            OPERATION,
+            "the task is at another revision; read the task and try again",
+        ));
     }
     check_lease(OPERATION, task, step.token)?;
     if task.status.allows(step.to) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Conflict, OPERATION, "the table of transitions has no such step")
-        .with_context("from", task.status.as_str())
-        .with_context("to", step.to.as_str()))
+    Err(Error::new(
+        ErrorKind::Conflict,
+        OPERATION,
+        "this transition is not allowed; see the table of transitions of `TaskStore`",
+    )
+    .with_context("from", task.status.as_str())
+    .with_context("to", step.to.as_str()))
 }

@@ -87,8 +87,12 @@ pub fn check_dimension(operation: &'static str, actual: usize, expected: usize) 
     if actual == expected {
         return Ok(());
     }
-    Err(Error::invalid(operation, "embedding", "its dimension is not the collection's")
-        .with_limit(check::size(actual), check::size(expected)))
+    Err(Error::invalid(
+        operation,
+        "embedding",
+        "differs from the collection's dimension; pass an embedding of that dimension",
+    )
+    .with_limit(check::size(actual), check::size(expected)))
 }
 
 async fn embed(texts: &[&str], embedder: Option<&dyn Embedder>) -> Result<Vec<Embedding>> {
@@ -96,15 +100,23 @@ async fn embed(texts: &[&str], embedder: Option<&dyn Embedder>) -> Result<Vec<Em
         return Ok(Vec::new());
     }
     let Some(embedder) = embedder else {
-        return Err(Error::invalid(PUT, "document.embedding", "missing, and the store has no embedder"));
+        return Err(Error::invalid(
+            PUT,
+            "document.embedding",
+            "is missing, and the store has no embedder; pass an embedding",
+        ));
     };
     let embeddings = embedder.embed(texts).await?;
     if embeddings.len() == texts.len() { Ok(embeddings) } else { Err(wrong_count()) }
 }
 
 fn wrong_count() -> Error {
-    Error::new(ErrorKind::Unexpected, PUT, "the embedder did not return one embedding for each text")
-        .with_outcome(crate::Outcome::NotApplied)
+    Error::new(
+        ErrorKind::Unexpected,
+        PUT,
+        "the embedder returned another number of embeddings than texts; check the embedder",
+    )
+    .with_outcome(crate::Outcome::NotApplied)
 }
 
 /// Checks the request of a search, except its dimension. The store checks the dimension once it has read the

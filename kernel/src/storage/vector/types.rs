@@ -39,14 +39,26 @@ impl Embedding {
         let values = values.into();
         check::batch(OPERATION, "embedding", values.len(), DIMENSIONS_MAX)?;
         if !values.iter().all(|value| value.is_finite()) {
-            return Err(Error::invalid(OPERATION, "embedding", "holds NaN or an infinity"));
+            return Err(Error::invalid(
+                OPERATION,
+                "embedding",
+                "contains NaN or an infinity; pass finite numbers",
+            ));
         }
         let norm_squared: f64 = values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum();
         if norm_squared < EMBEDDING_NORM_SQUARED_MIN {
-            return Err(Error::invalid(OPERATION, "embedding", "zero, or too short to have a direction"));
+            return Err(Error::invalid(
+                OPERATION,
+                "embedding",
+                "has a length of 0 or close to 0; pass an embedding with a direction",
+            ));
         }
         if norm_squared > EMBEDDING_NORM_SQUARED_MAX {
-            return Err(Error::invalid(OPERATION, "embedding", "so long that its squared length overflows"));
+            return Err(Error::invalid(
+                OPERATION,
+                "embedding",
+                "has a length whose square overflows; scale the embedding down",
+            ));
         }
         Ok(Self(values))
     }

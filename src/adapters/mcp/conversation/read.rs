@@ -92,7 +92,13 @@ pub(crate) async fn read(shared: Arc<Shared>, input: ReadInput) -> Result<ReadOu
     let thread = Thread::new(&input.agent, &input.session)?;
     let limit = input.limit.items(OPERATION)?;
     let (before, after) = (input.before.map(Seq::new), input.after.map(Seq::new));
-    not_both(OPERATION, "after", after.is_some(), before.is_some(), "`before` is given too; give one")?;
+    not_both(
+        OPERATION,
+        "after",
+        after.is_some(),
+        before.is_some(),
+        "conflicts with `before`; pass one of them",
+    )?;
     let history = shared.stores.history()?;
     match after {
         Some(after) => following(&*history, &thread, after, limit).await,
@@ -189,11 +195,11 @@ pub(crate) async fn message(shared: Arc<Shared>, input: MessageInput) -> Result<
         return Err(Error::new(
             ErrorKind::NotFound,
             OPERATION,
-            "the conversation has no message of this `seq`",
+            "the conversation has no message with this `seq`; read the conversation first",
         ));
     };
     let json = serde_json::to_string(&*stored.message)
-        .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "a message that JSON cannot express"))?;
+        .map_err(|_| Error::new(ErrorKind::Unexpected, OPERATION, "the message cannot be written as JSON"))?;
     let (part, next_offset) = piece(OPERATION, &json, input.offset, PIECE_BYTES)?;
     Ok(MessageOutput { seq: input.seq, json: part.to_owned(), json_bytes: json.len(), next_offset })
 }

@@ -103,7 +103,7 @@ pub(crate) async fn search(shared: Arc<Shared>, input: SearchInput) -> Result<Se
     let only = match (&input.agent, &input.session) {
         (Some(agent), Some(session)) => Some(Thread::new(agent, session)?),
         (None, Some(_)) => {
-            return Err(Error::invalid(OPERATION, "agent", "missing: a session belongs to an agent"));
+            return Err(Error::invalid(OPERATION, "agent", "is missing; a session belongs to an agent"));
         }
         _ => None,
     };
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_is_shown_whatever_its_case_and_length() {
+    fn findings_of_any_case_and_length_are_shown() {
         let text = format!("{}ŽLUŤOUČKÝ kůň{}", "İ".repeat(400), "x".repeat(900));
         let at = place_of(&text, &"žluťoučký KŮŇ".to_lowercase()).unwrap();
         let shown = around(&text, at, 20);

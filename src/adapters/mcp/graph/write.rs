@@ -45,7 +45,7 @@ impl EntityInput {
         let mut properties = Metadata::from(self.properties);
         if !self.observations.is_empty() {
             if properties.get(OBSERVATIONS).is_some() {
-                let message = "given among `properties` too; give them once";
+                let message = "is also in `properties`; pass it once";
                 return Err(Error::invalid(operation, "observations", message));
             }
             properties.insert(OBSERVATIONS, self.observations);
@@ -191,15 +191,14 @@ async fn change(
     let _alone = shared.entities.lock().await;
     let found = graph.get_entities(std::slice::from_ref(&id)).await?.pop().flatten();
     let Some(mut entity) = found else {
-        return Err(
-            Error::new(ErrorKind::NotFound, operation, "the graph has no such entity").with_field("entity")
-        );
+        return Err(Error::new(ErrorKind::NotFound, operation, "the entity does not exist; write it first")
+            .with_field("entity"));
     };
     let before = match observations(&entity.properties) {
         Some(known) => known,
         None if entity.properties.get(OBSERVATIONS).is_none() => Vec::new(),
         None => {
-            let message = "the entity's property `observations` is no list of texts";
+            let message = "the entity's property `observations` is not a list of strings; replace it";
             return Err(Error::new(ErrorKind::Conflict, operation, message));
         }
     };

@@ -120,9 +120,12 @@ pub(crate) async fn get(shared: Arc<Shared>, input: GetInput) -> Result<GetOutpu
     const OPERATION: &str = "mcp.task_get";
     let (board, id) = (board(&input.conversation, &input.agent)?, TaskId::new(&input.task)?);
     let Some(task) = shared.stores.tasks()?.get_task(&board, &id).await? else {
-        return Err(
-            Error::new(ErrorKind::NotFound, OPERATION, "the board has no such task").with_field("task")
-        );
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            OPERATION,
+            "the board has no task with this id; check the id",
+        )
+        .with_field("task"));
     };
     let texts = serde_json::json!({ "description": task.description, "result": task.result }).to_string();
     let (part, next_offset) = piece(OPERATION, &texts, input.offset, PIECE_BYTES)?;

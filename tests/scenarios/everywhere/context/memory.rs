@@ -46,7 +46,7 @@ pub(crate) async fn each_provider_reads_and_writes_what_it_says(backend: &Backen
 }
 
 /// Proves: AKKA-2
-pub(crate) async fn of_a_limited_window_the_oldest_leave_first_until_the_rest_fits(backend: &Backend) {
+pub(crate) async fn the_oldest_messages_leave_a_limited_window_until_the_rest_fits(backend: &Backend) {
     let (history, config) = open(backend).await;
     for letter in ["a", "b", "c", "d"] {
         history.append(&thread(), ChatMessage::user(letter.repeat(50 * 1024))).await.unwrap();
@@ -66,7 +66,7 @@ pub(crate) async fn of_a_limited_window_the_oldest_leave_first_until_the_rest_fi
 }
 
 /// Proves: AKKA-4, AKKA-1
-pub(crate) async fn filters_come_first_and_then_the_limit_however_far_back_it_is(backend: &Backend) {
+pub(crate) async fn filters_apply_before_the_limit_at_any_distance(backend: &Backend) {
     let (history, config) = open(backend).await;
     for number in 0..5 {
         history.append(&thread(), by("rare", number.to_string())).await.unwrap();
@@ -95,7 +95,7 @@ pub(crate) async fn filters_come_first_and_then_the_limit_however_far_back_it_is
 }
 
 /// Proves: AKKA-4
-pub(crate) async fn what_a_filtered_window_reads_is_bounded_and_says_so(backend: &Backend) {
+pub(crate) async fn reads_of_a_filtered_window_are_bounded_and_reported(backend: &Backend) {
     let (history, config) = open(backend).await;
     history.append(&thread(), by("rare", "far")).await.unwrap();
     fill(&history, 3_000).await;
@@ -197,7 +197,7 @@ impl SessionMemory for Notebook {
 }
 
 /// Proves: AKKA-3
-pub(crate) async fn a_custom_memory_stands_in_the_place_of_the_history(backend: &Backend) {
+pub(crate) async fn a_custom_memory_replaces_the_history(backend: &Backend) {
     let (history, config) = open(backend).await;
     let notebook = Notebook::default();
     let config = config

@@ -12,6 +12,9 @@ use super::step::{self, Step};
 /// An agent that writes some of the messages.
 const AUTHOR: &str = "critic";
 
+/// The words of the user before a late result. They have no mark.
+const INTERRUPTION: &str = "word";
+
 /// A test case.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
@@ -47,6 +50,19 @@ pub(super) struct Call {
     pub(super) words: usize,
     pub(super) result_words: usize,
     pub(super) fails: bool,
+    pub(super) reply: Reply,
+}
+
+/// The place of a call's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reply {
+    After,
+    /// The tool was interrupted.
+    Never,
+    Before,
+    Twice,
+    /// The user speaks in between.
+    Late,
 }
 
 /// The actions of a turn.
@@ -156,6 +172,13 @@ impl Interaction {
             words: random.below(8),
             result_words: random.below(8),
             fails: random.one_in(3),
+            reply: match random.below(10) {
+                0 => Reply::Never,
+                1 => Reply::Before,
+                2 => Reply::Twice,
+                3 => Reply::Late,
+                _ => Reply::After,
+            },
         };
         Self {
             question: random.below(8),
@@ -174,10 +197,18 @@ impl Interaction {
         let mut messages = vec![ChatMessage::user(said(self.question))];
         for (number, call) in self.calls.iter().enumerate() {
             let id = format!("c{number}");
-            let asked = ChatMessage::assistant(said(call.words));
-            messages.push(asked.with_tool_call(ToolCall::new(&id, "look", "{}")));
+            // The ids come again in each interaction.
+            let ask =
+                ChatMessage::assistant(said(call.words)).with_tool_call(ToolCall::new(&id, "look", "{}"));
             let result = if call.fails { ToolResult::error } else { ToolResult::new };
-            messages.push(ChatMessage::tool([result(&id, said(call.result_words))]));
+            let mut reply = || ChatMessage::tool([result(&id, said(call.result_words))]);
+            messages.extend(match call.reply {
+                Reply::After => vec![ask, reply()],
+                Reply::Never => vec![ask],
+                Reply::Before => vec![reply(), ask],
+                Reply::Twice => vec![ask, reply(), reply()],
+                Reply::Late => vec![ask, ChatMessage::user(INTERRUPTION), reply()],
+            });
         }
         messages.push(ChatMessage::assistant(said(self.answer)));
         if self.by_other {

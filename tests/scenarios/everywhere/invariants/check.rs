@@ -18,6 +18,7 @@ use larder_kernel::{
 
 use super::case::{Case, End, Turn};
 use super::step::document;
+use super::valid::valid_for_providers;
 use super::world::{Lengths, Snapshot, World, mark_of, marks};
 use crate::everywhere::support::Words;
 
@@ -192,6 +193,7 @@ impl Trial<'_> {
             assert!(tokens <= max_tokens, "{tokens} tokens of {max_tokens}");
         }
         assert_eq!(texts(window).last(), Some(&question.text()), "the question is not last");
+        valid_for_providers(&window.messages).unwrap();
         let left_out = left_out(inference);
         let (up_to, told) = summary_of(window);
         let shown = shown(window);
@@ -301,7 +303,10 @@ fn said(stored: &StoredMessage) -> Option<usize> {
 
 /// Returns the place of the first message that an erasure must keep.
 fn kept_from(messages: &[StoredMessage], keeps: usize) -> usize {
-    let begins = |message: &ChatMessage| message.role == Role::User && message.tool_results.is_empty();
+    // A message of the user without a mark is between a call and its result.
+    let begins = |message: &ChatMessage| {
+        message.role == Role::User && message.tool_results.is_empty() && mark_of(message).is_some()
+    };
     let mut starts: Vec<usize> =
         (0..messages.len()).filter(|place| begins(&messages[*place].message)).collect();
     if starts.first().is_some_and(|first| *first > 0) {

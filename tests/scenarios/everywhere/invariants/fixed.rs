@@ -55,7 +55,7 @@ async fn turn(sessions: &Sessions, id: &SessionId, persistence: Persistence) -> 
 }
 
 /// Proves: ALQ-1, ALQ-7
-pub(crate) async fn a_turn_is_stored_however_long_the_thread_is(backend: &Backend) {
+pub(crate) async fn a_turn_is_stored_in_a_thread_of_any_length(backend: &Backend) {
     for count in [0, 10, 998, 999, 1_000, 1_001, 100_000] {
         for persistence in [Persistence::Incremental, Persistence::Flush] {
             let world = World::new(backend).await;
@@ -72,7 +72,7 @@ pub(crate) async fn a_turn_is_stored_however_long_the_thread_is(backend: &Backen
 }
 
 /// Proves: ALQ-4, ALQ-7
-pub(crate) async fn a_flush_keeps_what_a_summarizer_told_of_a_long_thread(backend: &Backend) {
+pub(crate) async fn a_flush_keeps_the_summary_of_a_long_thread(backend: &Backend) {
     for keep in [0, 700] {
         let world = World::new(backend).await;
         let config =

@@ -3,7 +3,7 @@
 use larder_agents::context::memory::LimitedWindow;
 use larder_agents::session::{Ephemeral, HintOrder, Persistence, SessionProfile};
 
-use super::case::{Case, End, Interaction, Turn};
+use super::case::{Case, End, Interaction, Reply, Turn};
 
 /// Replaces a failing case by a smaller one that fails, until none of the smaller ones fails or `runs` cases
 /// were tried. Returns it with its failure. `run` returns the failure of a case.
@@ -133,6 +133,9 @@ fn interactions(interaction: &Interaction) -> Vec<Interaction> {
     with(!interaction.calls.is_empty(), &|interaction| {
         interaction.calls.pop();
     });
+    if interaction.calls.iter().any(|call| call.reply != Reply::After) {
+        with(true, &|interaction| interaction.calls.iter_mut().for_each(|call| call.reply = Reply::After));
+    }
     with(interaction.by_other, &|interaction| interaction.by_other = false);
     with(interaction.question > 0, &|interaction| interaction.question = 0);
     with(interaction.answer > 0, &|interaction| interaction.answer = 0);

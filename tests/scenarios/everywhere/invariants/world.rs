@@ -143,8 +143,8 @@ impl World {
         KnowledgeBase::new(self.vectors.clone(), base.collection_id.clone()).with_embedder(Arc::new(Lengths))
     }
 
-    /// Returns the stored data, read through either handle. A claim to make a summary is not included, because
-    /// it expires.
+    /// Returns the stored data, read through either handle. It does not include claims to make a summary,
+    /// which expire, and replies of the model that no turn has used yet.
     pub(super) async fn snapshot(&self, thread: &Thread) -> Snapshot {
         let messages = self.room.history().all_messages(thread).await.unwrap();
         let store = self.room.key_value();
@@ -158,7 +158,7 @@ impl World {
                 }
             }
         }
-        values.retain(|(key, _)| !key.starts_with("claim/"));
+        values.retain(|(key, _)| !key.starts_with("claim/") && !key.starts_with("draft/"));
         let collection = CollectionName::new(COLLECTION).unwrap();
         let documents = self.vectors.list(&collection, PageRequest::first(100)).await.unwrap().items;
         let document = |document: Document| (document.id.as_str().to_owned(), document.content);

@@ -17,7 +17,7 @@ async fn pass(part: u32) {
 }
 
 /// Proves: PK-3
-pub(crate) async fn an_unused_session_goes_whole_and_a_used_one_stays(backend: &Backend) {
+pub(crate) async fn an_unused_session_expires_completely_and_a_used_one_remains(backend: &Backend) {
     let world = World::new(backend).await;
     let model = Model::new(&[Reply::Text("short")]);
     let sessions = world.sessions().with_ttl(TTL).unwrap().with_summarizer(model);
@@ -78,7 +78,7 @@ pub(crate) async fn a_session_that_was_replaced_expires_too_and_one_without_a_ti
 }
 
 /// Proves: PK-3
-pub(crate) async fn an_answer_that_comes_after_the_session_expired_leaves_nothing(backend: &Backend) {
+pub(crate) async fn a_response_after_the_session_expired_stores_nothing(backend: &Backend) {
     let world = World::new(backend).await;
     let sessions = world.sessions().with_ttl(TTL).unwrap();
     let id = sessions.create(SessionProfile::default(), "p").await.unwrap();

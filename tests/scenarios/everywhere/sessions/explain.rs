@@ -47,7 +47,7 @@ pub(crate) async fn each_step_says_what_it_dropped_and_nothing_is_written(backen
 }
 
 /// Proves: ATH-5
-pub(crate) async fn a_summary_that_is_there_stands_in_front_and_its_messages_are_not_told_as_dropped(
+pub(crate) async fn an_existing_summary_is_in_front_and_its_messages_are_not_reported_as_dropped(
     backend: &Backend,
 ) {
     let world = World::new(backend).await;

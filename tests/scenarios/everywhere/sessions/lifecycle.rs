@@ -33,7 +33,7 @@ pub(crate) async fn a_session_is_created_read_through_another_handle_and_deleted
 }
 
 /// Proves: ATH-1
-pub(crate) async fn ids_are_distinct_chosen_ids_are_taken_once_and_agents_do_not_meet(backend: &Backend) {
+pub(crate) async fn ids_are_distinct_chosen_ids_are_used_once_and_agents_are_separate(backend: &Backend) {
     let world = World::new(backend).await;
     let sessions = world.sessions();
     let first = sessions.create(SessionProfile::default(), "a").await.unwrap();
@@ -58,7 +58,7 @@ pub(crate) async fn ids_are_distinct_chosen_ids_are_taken_once_and_agents_do_not
 }
 
 /// Proves: ATH-1, ATH-3
-pub(crate) async fn what_does_not_fit_is_refused_by_name(backend: &Backend) {
+pub(crate) async fn a_document_that_does_not_fit_is_refused_by_name(backend: &Backend) {
     let sessions = World::new(backend).await.sessions();
     let small = SessionProfile::rolling_window(3, 3).unwrap();
     let error = sessions.create(small.clone(), "one two three four").await.unwrap_err();
@@ -112,7 +112,7 @@ pub(crate) async fn hints_of_two_workers_are_all_kept(backend: &Backend) {
 }
 
 /// Proves: ATH-1
-pub(crate) async fn an_inference_that_completes_after_the_deletion_leaves_nothing(backend: &Backend) {
+pub(crate) async fn an_inference_that_completes_after_the_deletion_stores_nothing(backend: &Backend) {
     let world = World::new(backend).await;
     let (sessions, other) = (world.sessions(), world.sessions());
     let id = sessions.create(SessionProfile::default(), "s").await.unwrap();

@@ -60,7 +60,7 @@ pub(crate) async fn flush_replaces_the_session_with_the_conversation_in_one_step
 }
 
 /// Proves: ALQ-7, PK-2
-pub(crate) async fn what_arrives_during_a_flush_stays_and_a_second_flush_of_one_state_is_a_conflict(
+pub(crate) async fn messages_during_a_flush_stay_and_a_second_flush_of_the_state_conflicts(
     backend: &Backend,
 ) {
     let world = World::new(backend).await;
@@ -78,7 +78,7 @@ pub(crate) async fn what_arrives_during_a_flush_stays_and_a_second_flush_of_one_
 }
 
 /// Proves: ALQ-7, PK-2
-pub(crate) async fn what_arrives_while_a_flush_reads_is_there_once(backend: &Backend) {
+pub(crate) async fn messages_that_arrive_while_a_flush_reads_are_stored_once(backend: &Backend) {
     let world = World::new(backend).await;
     let probe = world.probe();
     let sessions = world.sessions_on(probe.clone());
@@ -107,7 +107,7 @@ pub(crate) async fn ephemeral_reads_and_writes_nothing(backend: &Backend) {
 }
 
 /// Proves: ATH-2
-pub(crate) async fn a_cancelled_inference_leaves_the_session_as_it_was(backend: &Backend) {
+pub(crate) async fn a_cancelled_inference_does_not_change_the_session(backend: &Backend) {
     let world = World::new(backend).await;
     let sessions = world.sessions();
     let id = new(&sessions).await;
@@ -155,7 +155,7 @@ pub(crate) async fn a_completion_dropped_at_any_poll_stores_all_or_nothing(backe
 }
 
 /// Proves: ATH-2, ALQ-7
-pub(crate) async fn completing_again_after_a_lost_answer_writes_once(backend: &Backend) {
+pub(crate) async fn completing_again_after_a_lost_response_writes_once(backend: &Backend) {
     for persistence in [Persistence::Incremental, Persistence::Flush] {
         let world = World::new(backend).await;
         let probe = world.probe();

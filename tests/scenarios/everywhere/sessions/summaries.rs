@@ -94,7 +94,7 @@ pub(crate) async fn a_rolling_policy_takes_the_last_summary_in(backend: &Backend
 }
 
 /// Proves: ATH-5
-pub(crate) async fn a_summary_that_fails_loses_nothing_and_is_told(backend: &Backend) {
+pub(crate) async fn a_summary_that_fails_loses_nothing_and_is_reported(backend: &Backend) {
     for (reply, kind) in [
         (Reply::Fails, ErrorKind::Unavailable),
         (Reply::Hangs, ErrorKind::Timeout),
@@ -122,7 +122,7 @@ pub(crate) async fn a_summary_that_fails_loses_nothing_and_is_told(backend: &Bac
 }
 
 /// Proves: ATH-5
-pub(crate) async fn two_at_once_store_one_summary(backend: &Backend) {
+pub(crate) async fn two_concurrent_summaries_store_one(backend: &Backend) {
     let world = World::new(backend).await;
     let id = six(&world.sessions()).await;
     let model = Model::new(&[Reply::Text("One."), Reply::Text("Two.")]);
@@ -139,7 +139,7 @@ pub(crate) async fn two_at_once_store_one_summary(backend: &Backend) {
 }
 
 /// Proves: ATH-5
-pub(crate) async fn a_long_session_is_summarized_by_parts_and_pairs_stay_whole(backend: &Backend) {
+pub(crate) async fn a_long_session_is_summarized_by_parts_without_splitting_pairs(backend: &Backend) {
     let world = World::new(backend).await;
     let plain = world.sessions();
     let id = plain.create(SessionProfile::rolling_window(40, 20).unwrap(), "").await.unwrap();
@@ -163,7 +163,7 @@ pub(crate) async fn a_long_session_is_summarized_by_parts_and_pairs_stay_whole(b
 }
 
 /// Proves: ATH-5, ALQ-7
-pub(crate) async fn a_replaced_session_keeps_its_summary_and_no_late_one_of_what_is_gone(backend: &Backend) {
+pub(crate) async fn a_replaced_session_keeps_its_summary_and_refuses_late_ones(backend: &Backend) {
     let world = World::new(backend).await;
     let model = Model::new(&[Reply::Text("Counted.")]);
     let sessions = world.sessions().with_summarizer(model);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use larder_agents::compaction::SummaryStore;
 use larder_agents::session::{HintOrder, InferenceRequest, Memory, SessionProfile, Sessions};
 use larder_kernel::{
     ChatMessage, CompactionStrategy, HistoryProvider, HistoryProviderExt, Origin, Reach, Result, Role, Seq,
     ToolCall, ToolResult, Window,
 };
 
-use crate::everywhere::session_support::{World, stored, texts, turn, user};
+use crate::everywhere::session_support::{Model, Reply, World, stored, texts, turn, user};
 use crate::test_backend::TestBackend as Backend;
 
 /// Proves: ATH-2
@@ -35,7 +36,7 @@ pub(crate) async fn with_memory_the_session_is_prepended_and_without_it_is_neith
 }
 
 /// Proves: ATH-4
-pub(crate) async fn over_max_tokens_the_oldest_leave_first_and_the_system_prompt_stays(backend: &Backend) {
+pub(crate) async fn over_max_tokens_the_oldest_messages_leave_and_the_system_prompt_stays(backend: &Backend) {
     let sessions = World::new(backend).await.sessions();
     let id = sessions.create(SessionProfile::rolling_window(10, 10).unwrap(), "system prompt").await.unwrap();
     for (question, answer) in [("one one", "two two"), ("three three", "four four")] {
@@ -53,7 +54,7 @@ pub(crate) async fn over_max_tokens_the_oldest_leave_first_and_the_system_prompt
 }
 
 /// Proves: ATH-6, ATH-7
-pub(crate) async fn hints_stand_under_their_header_in_the_order_that_is_asked_for(backend: &Backend) {
+pub(crate) async fn hints_are_under_their_header_in_the_requested_order(backend: &Backend) {
     let world = World::new(backend).await;
     let sessions = world.sessions();
     let id = sessions.create(SessionProfile::default(), "prompt").await.unwrap();
@@ -93,7 +94,7 @@ fn parts(inference: &larder_agents::session::Inference) -> Vec<(usize, usize)> {
 }
 
 /// Proves: ATH-4
-pub(crate) async fn a_call_and_its_result_leave_together(backend: &Backend) {
+pub(crate) async fn a_call_and_its_result_are_dropped_together(backend: &Backend) {
     let sessions = World::new(backend).await.sessions();
     let id = sessions.create(SessionProfile::rolling_window(12, 12).unwrap(), "").await.unwrap();
     let begun = sessions.begin(&id, user("find it")).await.unwrap();
@@ -137,6 +138,42 @@ pub(crate) async fn a_window_reads_only_as_far_back_as_its_tokens(backend: &Back
     }
     assert_eq!(read[0], read[1], "the same for 1,000 and for 20,000 messages");
     assert!(read[0] <= 100, "{read:?}");
+}
+
+/// Proves: PK-4, ALQ-4
+pub(crate) async fn with_a_summary_a_window_reads_only_what_follows_it(backend: &Backend) {
+    let document = r#"{"long_term_memory_strategy": [{"long_term_memory_id": "summarizer",
+        "interaction_threshold_qty": 500, "interaction_threshold_tokens": -1, "cod_max_loops": 1,
+        "interaction_keep": 10}]}"#;
+    let world = World::new(backend).await;
+    let probe = world.probe();
+    let model = Model::new(&[Reply::Text("They counted.")]);
+    let sessions =
+        world.sessions_on(probe.clone()).with_summarizer(model.clone()).configured(document).unwrap();
+    let id = sessions.create(sessions.profile().clone(), "prompt").await.unwrap();
+    let thread = sessions.thread(&id);
+    let said = |number: usize| match number % 2 {
+        0 => ChatMessage::user(format!("q{number}")),
+        _ => ChatMessage::assistant(format!("a{number}")),
+    };
+    for part in 0..3 {
+        let messages = (0..1000).map(|number| said(1000 * part + number)).collect();
+        probe.append_many(&thread, messages, larder_kernel::AppendOptions::default()).await.unwrap();
+    }
+    turn(&sessions, &id, "new", "newer").await;
+    probe.messages_read.store(0, Ordering::Relaxed);
+    let inference = sessions.begin(&id, user("newest")).await.unwrap();
+    assert_eq!((texts(&inference).len(), model.times()), (2 + 20 + 2 + 1, 1));
+    assert!(inference.left_out().is_empty(), "{:?}", inference.left_out());
+    assert!(sessions.explain_window(&id).await.unwrap().steps.iter().all(|step| step.dropped.is_empty()));
+    let read = probe.messages_read.load(Ordering::Relaxed);
+    assert!(read <= 2 * 70, "{read} messages were read");
+    inference.complete([ChatMessage::assistant("done")]).await.unwrap();
+
+    // Without the summary the whole conversation is read again.
+    SummaryStore::new(world.key_value()).unwrap().remove(&thread).await.unwrap();
+    let plain = world.sessions().begin(&id, user("newest")).await.unwrap();
+    assert_eq!(texts(&plain).len(), 1 + 3004 + 1);
 }
 
 /// Proves: ATH-4

@@ -18,7 +18,12 @@ use tokio::sync::Notify;
 use crate::test_backend::{Room, TestBackend as Backend};
 
 /// The second sample document, as printed.
-pub(super) const ROUTER: &str = r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "technical": { "prompt_task": "technical", "terminal": true } }}"#;
+pub(super) const ROUTER: &str = concat!(
+    r#"{ "states": { "triage": { "prompt_task": "triage", "on_event": { "Routed": "routed" } }, "#,
+    r#""routed": { "prompt_task": "routed", "control": "agent", "on_event": { "ToBilling": "billing", "#,
+    r#""ToTechnical": "technical" } }, "billing": { "prompt_task": "billing", "terminal": true }, "#,
+    r#""technical": { "prompt_task": "technical", "terminal": true } }}"#,
+);
 
 /// Two states with transitions to each other.
 pub(super) const PING_PONG: &str = r#"{"states": {
@@ -40,6 +45,12 @@ impl Bench {
 
     pub(super) fn with(mut self, options: WorkflowOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Uses another specification for the same runs.
+    pub(super) fn with_spec(mut self, json: &str) -> Self {
+        self.spec = WorkflowSpec::from_json(json).unwrap();
         self
     }
 
@@ -83,6 +94,10 @@ impl Bench {
     pub(super) async fn texts(&self, thread: &Thread) -> Vec<String> {
         let all = self.history().all_messages(thread).await.unwrap();
         all.into_iter().map(|stored| stored.message.text.clone()).collect()
+    }
+
+    pub(super) async fn everything_stored(&self) -> String {
+        self.room.everything_stored().await
     }
 
     /// Returns the texts of a persistent state's conversation.

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use larder_kernel::{ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Result};
 
-use super::bench::{Bench, PING_PONG, ROUTER, ask, texts, turn, user};
+use super::bench::{Bench, FaultyState, PING_PONG, Puts, ROUTER, ask, texts, turn, user};
 use crate::test_backend::TestBackend as Backend;
-use larder_agents::workflow::{CarryFailure, CarryForward, Summarizer, WorkflowOptions};
+use larder_agents::workflow::{
+    CarryFailure, CarryForward, Summarizer, TransientConversations, WorkflowOptions,
+};
 
 /// Repeats its input.
 fn echo() -> Summarizer {
@@ -65,7 +67,7 @@ pub(crate) async fn a_models_summary_of_the_state_that_was_left_opens_the_next_c
 }
 
 /// Proves: PK-9
-pub(crate) async fn without_carry_forward_the_next_state_is_told_nothing(backend: &Backend) {
+pub(crate) async fn without_carry_forward_the_next_state_gets_nothing(backend: &Backend) {
     let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "1", Some("Go")).await;
@@ -107,8 +109,7 @@ pub(crate) async fn a_state_left_without_a_word_hands_nothing_on(backend: &Backe
 
 /// Proves: PK-9, PK-7
 pub(crate) async fn each_visit_of_a_transient_state_hands_on_what_was_said_in_it(backend: &Backend) {
-    let json = PING_PONG.replacen(r#""say ping","#, r#""say ping", "persistence": "transient","#, 1);
-    let bench = bench(backend, &json, CarryForward::new(echo())).await;
+    let bench = bench(backend, &transient_ping(), CarryForward::new(echo())).await;
     let mut workflow = bench.open().await;
     for text in ["1", "2", "3", "4"] {
         turn(&mut workflow, text, Some("Go")).await;
@@ -116,6 +117,99 @@ pub(crate) async fn each_visit_of_a_transient_state_hands_on_what_was_said_in_it
     let seen = texts(&workflow.begin_turn().await.unwrap());
     let at = |text: &str| seen[0].find(text).unwrap();
     assert!(at("<ping|-|1>") < at("<ping|-|3>") && at("<ping|-|3>") < at("<pong|<pong|-|2>|4>"));
+}
+
+/// A transient state and a persistent one.
+fn transient_ping() -> String {
+    PING_PONG.replacen(r#""say ping","#, r#""say ping", "persistence": "transient","#, 1)
+}
+
+/// Proves: PK-7, PK-9
+pub(crate) async fn a_transient_state_is_carried_forward_in_memory_and_by_no_store(backend: &Backend) {
+    for transient in [TransientConversations::Memory, TransientConversations::UntilLeft] {
+        for summarizer in [echo(), failing()] {
+            let options = WorkflowOptions::default()
+                .with_carry_forward(CarryForward::new(summarizer))
+                .with_transient(transient);
+            let bench = Bench::new(backend, &transient_ping()).await.with(options);
+            let mut workflow = bench.open().await;
+            turn(&mut workflow, "my secret", Some("Go")).await;
+            let pong = turn(&mut workflow, "the answer", Some("Go")).await;
+            assert!(texts(&pong)[0].contains("my secret"), "{:?}", texts(&pong));
+            let stored = bench.everything_stored().await;
+            assert!(!stored.contains("my secret") && stored.contains("the answer"), "{stored}");
+
+            turn(&mut workflow, "another secret", Some("Go")).await;
+            let mut fork = workflow.fork("fork").await.unwrap();
+            for handle in [&mut workflow, &mut fork] {
+                let seen = texts(&handle.begin_turn().await.unwrap());
+                let at = |text: &str| seen[0].find(text).unwrap();
+                assert!(at("my secret") < at("another secret") && seen[1] == "the answer", "{seen:?}");
+            }
+            let stored = bench.everything_stored().await;
+            assert!(!stored.contains("secret") && stored.contains("the answer"), "{stored}");
+            let resumed = bench.resume_later(backend).await.begin_turn().await.unwrap();
+            assert_eq!(texts(&resumed), ["the answer"], "a restart forgets what was transient");
+        }
+    }
+}
+
+/// Proves: PK-7, PK-9
+pub(crate) async fn a_state_made_transient_is_no_longer_carried_or_stored(backend: &Backend) {
+    let bench = bench(backend, PING_PONG, CarryForward::new(echo())).await;
+    let mut workflow = bench.open().await;
+    turn(&mut workflow, "my secret", Some("Go")).await;
+    let thread = workflow.thread("ping").unwrap().unwrap();
+    bench.history().clear(&thread).await.unwrap();
+    assert!(bench.everything_stored().await.contains("my secret"));
+    let bench = bench.with_spec(&transient_ping());
+    let mut workflow = bench.resume().await.unwrap();
+    assert!(texts(&turn(&mut workflow, "the answer", Some("Go")).await).is_empty());
+    let stored = bench.everything_stored().await;
+    assert!(!stored.contains("my secret") && stored.contains("the answer"), "{stored}");
+}
+
+/// Proves: PK-7, PK-9, PK-8
+pub(crate) async fn a_transient_state_is_carried_forward_once_despite_a_lost_response(backend: &Backend) {
+    let bench = bench(backend, &transient_ping(), CarryForward::new(echo())).await;
+    let state = FaultyState::new(bench.state());
+    let mut workflow = bench.open_on(state.clone()).await;
+    workflow.begin_turn().await.unwrap();
+    ask(&mut workflow, "Go").await;
+    state.set(Puts::Refuse);
+    workflow.end_turn(user("said")).await.unwrap_err();
+    state.set(Puts::LoseAnswer);
+    let _ = workflow.end_turn(user("said")).await;
+    state.set(Puts::Work);
+    let _ = workflow.end_turn(user("said")).await;
+    let seen = texts(&workflow.begin_turn().await.unwrap());
+    assert_eq!(seen[0].matches("<ping|-|said>").count(), 1, "{seen:?}");
+
+    // The process gives up on the end of the turn after its write.
+    let bench = self::bench(backend, &transient_ping(), CarryForward::new(echo())).await;
+    let state = FaultyState::new(bench.state());
+    let mut workflow = bench.open_on(state.clone()).await;
+    workflow.begin_turn().await.unwrap();
+    ask(&mut workflow, "Go").await;
+    state.set(Puts::Hang);
+    tokio::select! {
+        _ = workflow.end_turn(user("said")) => unreachable!("the put returned"),
+        () = state.hung() => {}
+    }
+    state.set(Puts::Work);
+    let seen = texts(&workflow.begin_turn().await.unwrap());
+    assert_eq!(seen[0].matches("<ping|-|said>").count(), 1, "{seen:?}");
+
+    // The commit of another worker ends the turn without it.
+    let mut other = bench.resume().await.unwrap();
+    workflow.abandon_turn();
+    turn(&mut workflow, "back", Some("Go")).await;
+    workflow.begin_turn().await.unwrap();
+    ask(&mut workflow, "Go").await;
+    other.fire("Go", "first").await.unwrap();
+    workflow.end_turn(user("lost")).await.unwrap_err();
+    let seen = texts(&workflow.begin_turn().await.unwrap());
+    assert!(!seen.iter().any(|text| text.contains("lost")), "{seen:?}");
 }
 
 /// Proves: PK-9
@@ -134,7 +228,7 @@ pub(crate) async fn where_no_summary_can_be_had_the_conversation_itself_is_hande
 }
 
 /// Proves: PK-9
-pub(crate) async fn what_does_not_fit_is_counted_and_the_newest_is_kept(backend: &Backend) {
+pub(crate) async fn messages_over_the_limit_are_counted_and_the_newest_is_kept(backend: &Backend) {
     let bench = bench(backend, PING_PONG, CarryForward::new(failing()).with_text_bytes_max(256)).await;
     let mut workflow = bench.open().await;
     for number in 0..50 {
@@ -173,7 +267,8 @@ pub(crate) async fn a_summarizer_set_to_fail_stops_the_transition_and_nothing_ch
 /// Proves: PK-9
 pub(crate) async fn summaries_beyond_the_most_are_left_out_and_the_window_says_so(backend: &Backend) {
     let json = r#"{"states": {
-        "a": {"prompt_task": "a", "on_event": {"Go": "b"}}, "b": {"prompt_task": "b", "on_event": {"Go": "c"}},
+        "a": {"prompt_task": "a", "on_event": {"Go": "b"}},
+        "b": {"prompt_task": "b", "on_event": {"Go": "c"}},
         "c": {"prompt_task": "c", "on_event": {"Go": "d"}}, "d": {"prompt_task": "d"}
     }}"#;
     let bench = bench(backend, json, CarryForward::new(echo()).with_states_max(2)).await;

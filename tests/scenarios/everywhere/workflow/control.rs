@@ -8,7 +8,7 @@ use crate::test_backend::TestBackend as Backend;
 use larder_agents::workflow::{TRANSITION_TOOL, WorkflowOptions};
 
 /// Proves: PK-10
-pub(crate) async fn an_agent_controlled_state_is_committed_at_once_and_two_transitions_fit_one_turn(
+pub(crate) async fn an_agent_controlled_state_commits_immediately_and_two_transitions_fit_one_turn(
     backend: &Backend,
 ) {
     let bench = Bench::new(backend, ROUTER).await;
@@ -45,7 +45,10 @@ pub(crate) async fn an_agent_controlled_state_is_committed_at_once_and_two_trans
     let landed = workflow.begin_turn().await.unwrap();
     assert_eq!((landed.system_prompt.as_str(), landed.tools.len()), ("billing", 0));
     assert!(texts(&landed).is_empty());
-    assert!(ask(&mut workflow, "Routed").await.is_error, "a terminal state has no events");
+    assert!(
+        ask(&mut workflow, "Routed").await.is_error,
+        "has events, but the state is terminal; remove one of them"
+    );
     workflow.end_turn(user("thanks")).await.unwrap();
     assert_eq!(bench.said_in(&workflow, "billing").await, ["thanks"]);
 }
@@ -103,10 +106,14 @@ pub(crate) async fn a_terminal_state_ends_the_chain_even_under_the_agents_contro
         backend,
         r#"{"states": {
             "plan": {"prompt_task": "plan", "on_event": {"Do": "do"}},
-            "do": {"prompt_task": "do", "description": "Does it.", "control": "agent", "on_event": {"Done": "end"}},
+            "do": {
+                "prompt_task": "do", "description": "Does it.", "control": "agent",
+                "on_event": {"Done": "end"}
+            },
             "end": {"prompt_task": "end", "control": "agent", "terminal": true}
         }}"#,
-    ).await;
+    )
+    .await;
     let mut workflow = bench.open().await;
     workflow.begin_turn().await.unwrap();
     assert_eq!(json(&ask(&mut workflow, "Do").await)["description"], json!("Does it."));
@@ -120,7 +127,7 @@ pub(crate) async fn a_terminal_state_ends_the_chain_even_under_the_agents_contro
 }
 
 /// Proves: PK-10
-pub(crate) async fn a_slip_of_the_model_is_an_answer_and_changes_nothing(backend: &Backend) {
+pub(crate) async fn a_mistake_of_the_model_is_a_tool_result_and_changes_nothing(backend: &Backend) {
     let bench = Bench::new(backend, ROUTER).await;
     let mut workflow = bench.open().await;
     assert_eq!(workflow.on_tool_call(&call("c", "Routed")).await.unwrap_err().kind(), ErrorKind::Conflict);

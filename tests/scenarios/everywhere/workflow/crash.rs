@@ -131,7 +131,7 @@ pub(crate) async fn a_dropped_or_failed_call_may_be_repeated_and_moves_once(back
 }
 
 /// Proves: PK-8
-pub(crate) async fn a_fire_whose_answer_was_lost_is_repeated_without_a_second_effect(backend: &Backend) {
+pub(crate) async fn an_event_with_a_lost_response_is_repeated_without_a_second_effect(backend: &Backend) {
     let bench = Bench::new(backend, PING_PONG).await;
     let (state, mut workflow) = faulty(&bench).await;
     state.set(Puts::LoseAnswer);
@@ -142,7 +142,7 @@ pub(crate) async fn a_fire_whose_answer_was_lost_is_repeated_without_a_second_ef
 }
 
 /// Proves: PK-8
-pub(crate) async fn a_run_that_does_not_read_back_is_corrupt_and_tells_nothing_of_it(backend: &Backend) {
+pub(crate) async fn a_corrupt_run_is_refused_and_not_shown(backend: &Backend) {
     use larder_kernel::{BucketName, Key, KeyValueStoreExt};
     let bench = Bench::new(backend, PING_PONG).await;
     let mut workflow = bench.open().await;

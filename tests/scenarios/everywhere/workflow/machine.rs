@@ -37,7 +37,7 @@ pub(crate) async fn a_run_has_a_current_state_a_history_with_times_and_a_convers
 }
 
 /// Proves: PK-7
-pub(crate) async fn a_transient_conversation_begins_anew_at_each_entry_and_is_not_stored(backend: &Backend) {
+pub(crate) async fn a_transient_conversation_restarts_at_each_entry_and_is_not_stored(backend: &Backend) {
     let bench = Bench::new(backend, DESK).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "hello", None).await;
@@ -89,7 +89,7 @@ pub(crate) async fn a_run_is_resumed_by_its_id_through_new_handles(backend: &Bac
 }
 
 /// Proves: PK-8
-pub(crate) async fn an_id_has_one_run_and_a_missing_or_foreign_one_is_told(backend: &Backend) {
+pub(crate) async fn an_id_has_one_run_and_a_missing_or_foreign_one_is_an_error(backend: &Backend) {
     let bench = Bench::new(backend, PING_PONG).await;
     assert_eq!(bench.resume().await.unwrap_err().kind(), ErrorKind::NotFound);
     bench.start().await.unwrap();
@@ -203,7 +203,7 @@ pub(crate) async fn a_bad_turn_or_setting_is_refused_and_changes_nothing(backend
 }
 
 /// Proves: PK-1
-pub(crate) async fn a_fork_stands_where_its_source_stands_and_is_independent_of_it(backend: &Backend) {
+pub(crate) async fn a_fork_has_the_state_of_its_source_and_is_independent(backend: &Backend) {
     for transient in [TransientConversations::Memory, TransientConversations::UntilLeft] {
         let bench =
             Bench::new(backend, DESK).await.with(WorkflowOptions::default().with_transient(transient));

@@ -26,7 +26,7 @@ pub(crate) async fn of_two_workers_whose_turns_move_one_run_one_commits_and_the_
 }
 
 /// Proves: PK-10
-pub(crate) async fn of_two_workers_that_commit_at_once_one_loses(backend: &Backend) {
+pub(crate) async fn of_two_concurrent_commits_one_conflicts(backend: &Backend) {
     let bench = Bench::new(backend, ROUTER).await;
     let (mut one, mut two) = (bench.open().await, bench.open().await);
     one.begin_turn().await.unwrap();
@@ -79,7 +79,7 @@ pub(crate) async fn under_many_workers_every_transition_leads_on_from_the_one_be
 }
 
 /// Proves: PK-7, PK-8
-pub(crate) async fn workers_with_one_event_id_move_the_run_once_and_all_learn_of_it(backend: &Backend) {
+pub(crate) async fn workers_with_one_event_id_move_the_run_once_and_all_get_the_result(backend: &Backend) {
     let bench = std::sync::Arc::new(Bench::new(backend, PING_PONG).await);
     let workers = (0..8).map(|_| {
         let bench = bench.clone();

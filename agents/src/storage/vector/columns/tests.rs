@@ -68,7 +68,7 @@ fn leaves(values: &[Value]) -> Vec<Filter> {
 }
 
 #[test]
-fn columns_answer_as_the_definition_of_filters() {
+fn columns_match_the_definition_of_filters() {
     let values = values();
     let records: Vec<_> = (0..333).map(|number| record(number, &values)).collect();
     let columns = Columns::default();
@@ -95,7 +95,7 @@ fn columns_answer_as_the_definition_of_filters() {
 
 /// The text after the common prefix is shorter than a key, as long, or longer, and ends in a key's padding.
 #[test]
-fn texts_alike_at_their_beginnings_are_told_apart() {
+fn texts_with_equal_beginnings_are_distinguished() {
     let rests =
         ["", "\0", "\0\0", "a", "a\0", "b", "abcdef", "abcdefg", "abcdefg\0", "abcdefgh", "abcdefghi", "é"];
     let values: Vec<_> = rests.iter().map(|rest| json!(format!("tenant-{rest}"))).collect();
@@ -128,7 +128,7 @@ fn texts_alike_at_their_beginnings_are_told_apart() {
 }
 
 #[test]
-fn fields_beyond_the_columns_are_answered_all_the_same() {
+fn fields_without_a_column_are_filtered_too() {
     let metadata = (0..COLUMNS_MAX + 5).fold(Metadata::new(), |all, n| all.with(format!("f{n}"), n));
     let id = DocumentId::new("d").unwrap();
     let records = [Arc::new(Record { id, content: String::new(), metadata })];

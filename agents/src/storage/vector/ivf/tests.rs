@@ -73,7 +73,7 @@ async fn recall(
 }
 
 #[tokio::test]
-async fn among_groups_nearly_all_are_found_in_few_cells() {
+async fn nearly_all_neighbors_are_found_in_few_cells() {
     let (exact, approximate) = stores(6_000, 100).await;
     assert!(approximate.build_index(&notes()).await.unwrap());
     // As many as a group has, and more.
@@ -84,7 +84,7 @@ async fn among_groups_nearly_all_are_found_in_few_cells() {
 }
 
 #[tokio::test]
-async fn cells_that_the_documents_have_outgrown_are_made_anew() {
+async fn outgrown_cells_are_built_again() {
     let (exact, approximate) = stores(2_000, 30).await;
     assert!(approximate.build_index(&notes()).await.unwrap());
     // The same documents again, so that every vector is at a new location.
@@ -102,7 +102,7 @@ async fn cells_that_the_documents_have_outgrown_are_made_anew() {
 }
 
 #[tokio::test]
-async fn an_answer_is_never_short() {
+async fn a_result_is_never_short() {
     let (exact, approximate) = stores(3_000, 30).await;
     assert!(approximate.build_index(&notes()).await.unwrap());
     let near = vector(7, 30);
@@ -120,7 +120,7 @@ async fn an_answer_is_never_short() {
 }
 
 #[tokio::test]
-async fn what_is_written_after_the_cells_were_made_is_seen_at_once() {
+async fn documents_written_after_the_cells_were_built_are_found() {
     let (exact, approximate) = stores(3_000, 30).await;
     assert!(approximate.build_index(&notes()).await.unwrap());
     // Each document moves far from its row and is found at its new location. At the end there are more
@@ -175,7 +175,7 @@ async fn an_index_needs_documents_and_dimensions_and_to_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_search_of_a_large_collection_has_its_cells_made() {
+async fn a_search_of_a_large_collection_builds_its_cells() {
     let (exact, approximate) = stores(10_000, 50).await;
     let request = request(vector(3, 50));
     let expected = found(&exact, &request).await;
@@ -192,7 +192,7 @@ async fn a_search_of_a_large_collection_has_its_cells_made() {
 }
 
 #[test]
-fn a_search_looks_at_few_rows_where_it_may() {
+fn an_approximate_search_reads_few_rows() {
     let blocks = Arc::new(crate::storage::vector::search::tests::blocks(3_000, DIMENSIONS, 30, 0.3));
     let ivf = Arc::new(Ivf::of(Level::best(), &blocks, DIMENSIONS));
     let options = SearchOptions { level: Level::best(), first_pass: true, threads: 1, approximate: true };
@@ -213,7 +213,7 @@ fn a_search_looks_at_few_rows_where_it_may() {
 }
 
 #[test]
-fn a_block_is_divided_anew_once_one_in_32_rows_was_written() {
+fn a_block_is_divided_again_after_one_in_32_rows_was_written() {
     let mut blocks = crate::storage::vector::search::tests::blocks(150, DIMENSIONS, 3, 0.3);
     let ivf = Arc::new(Ivf::of(Level::best(), &blocks, DIMENSIONS));
     blocks[0].divide(Level::best(), &ivf);

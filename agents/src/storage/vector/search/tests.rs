@@ -59,7 +59,7 @@ fn answers(options: SearchOptions, blocks: &Blocks, queries: &[Query]) -> Vec<Ve
 }
 
 #[test]
-fn what_bounds_leave_out_is_never_missed() {
+fn bounds_never_exclude_a_hit() {
     for (count, dimensions, centers, noise) in [
         (400, 1, 0, 1.0),
         (500, 3, 0, 1.0),
@@ -101,7 +101,7 @@ fn the_first_pass_leaves_out_most_rows() {
 }
 
 #[test]
-fn several_threads_answer_as_one() {
+fn several_threads_return_the_results_of_one() {
     let blocks = blocks(2_000, 64, 4, 0.5);
     let queries: Vec<Query> = requests(&blocks, 64).iter().map(Query::new).collect();
     let candidates: Vec<Candidates> = queries.iter().map(|query| Candidates::of(query, &blocks)).collect();
@@ -125,7 +125,7 @@ fn several_threads_answer_as_one() {
 }
 
 #[test]
-fn a_filtered_search_costs_what_matches() {
+fn the_cost_of_a_filtered_search_grows_with_the_matches() {
     for count in [600, 1_800] {
         let blocks = blocks(count, 64, 0, 1.0);
         let request = SearchRequest::new(Embedding::new(numbers(5, 64)).unwrap()).with_limit(2);
@@ -146,7 +146,7 @@ fn a_filtered_search_costs_what_matches() {
 }
 
 #[test]
-fn each_condition_of_a_filter_costs_a_look() {
+fn each_condition_of_a_filter_costs_one_lookup() {
     let blocks = blocks(1_800, 2, 0, 1.0);
     let values = Filter::is_in("n", 0..1_000);
     let filter = Filter::any([values, !Filter::lt("n", 3)]);

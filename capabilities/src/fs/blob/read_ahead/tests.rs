@@ -13,7 +13,7 @@ fn pieces(count: u64) -> impl Iterator<Item = Range<u64>> + Clone + Send + 'stat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pieces_come_in_their_order_however_long_each_takes() {
+async fn chunks_are_delivered_in_order_whatever_each_takes() {
     for workers in 1..4 {
         let read = |piece: Range<u64>| {
             std::thread::sleep(Duration::from_micros(piece.start * 7919 % 300));
@@ -27,7 +27,7 @@ async fn pieces_come_in_their_order_however_long_each_takes() {
 }
 
 #[tokio::test]
-async fn what_nobody_takes_is_not_read_and_holds_no_thread() {
+async fn an_unread_stream_reads_nothing_and_holds_no_thread() {
     let begun = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&begun);
     let read = move |piece: Range<u64>| {
@@ -69,7 +69,7 @@ async fn a_worker_ends_with_its_error_and_a_panic_is_one() {
 }
 
 #[test]
-fn a_runtime_that_shuts_down_ends_what_is_read() {
+fn a_runtime_that_shuts_down_ends_its_reads() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let handle = runtime.handle().clone();
     let mut stream = Box::pin(read_ahead(OPERATION, &pieces(1_000), 2, |piece| Ok(piece.start)));
@@ -81,7 +81,7 @@ fn a_runtime_that_shuts_down_ends_what_is_read() {
 }
 
 #[test]
-fn a_runtime_that_ends_amid_reads_waits_for_none_for_ever() {
+fn a_runtime_that_ends_during_reads_does_not_hang() {
     for _ in 0..100 {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         for _ in 0..2 {

@@ -109,7 +109,7 @@ async fn a_running_program_does_not_write_after_a_newer_one_upgraded_the_file() 
     assert_eq!(newer.history(namespace()).tail(&thread(), None, 10).await.unwrap().len(), 3);
 }
 
-/// The writer removes expired data in a transaction of its own.
+/// The writer removes expired data in a separate transaction.
 #[tokio::test]
 async fn a_running_program_does_not_remove_expired_data_after_an_upgrade() {
     let folder = TempDir::new().unwrap();

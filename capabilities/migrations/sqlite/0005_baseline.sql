@@ -1,4 +1,4 @@
--- The schema of version 4: the tables of the five contracts that SQLite serves.
+-- The schema of version 5: the tables of the five contracts that SQLite serves.
 --
 -- Text columns compare by their bytes (BINARY), so ids that differ in any byte are different keys, and listings come in
 -- byte order. Text that may hold NUL (document contents, task texts, values) is a BLOB. Times are milliseconds since
@@ -33,7 +33,8 @@ CREATE INDEX threads_live ON threads (namespace, agent, session) WHERE live = 1;
 CREATE INDEX threads_to_sweep ON threads (sweep_ms) WHERE sweep_ms IS NOT NULL;
 
 -- `placed_by` is the number of the replacement that put the message here, or NULL if it was appended. `author` and
--- `author_role` are empty if the message names none; a filter by author does not read the body.
+-- `author_role` are empty if the message names none; a filter by author does not read the body. `body` may be compressed;
+-- its first byte is the form of the rest. `bytes` is the size of the message as the contract measures it.
 CREATE TABLE messages (
     thread INTEGER NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
     seq INTEGER NOT NULL,
@@ -43,7 +44,7 @@ CREATE TABLE messages (
     placed_by INTEGER,
     bytes INTEGER NOT NULL,
     thread_bytes INTEGER NOT NULL,
-    body TEXT NOT NULL,
+    body BLOB NOT NULL,
     PRIMARY KEY (thread, seq)
 ) STRICT;
 CREATE INDEX messages_by_run ON messages (thread, run) WHERE run IS NOT NULL;

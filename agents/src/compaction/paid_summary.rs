@@ -1,0 +1,98 @@
+//! Drafts: summaries that a model was paid for and that are not stored yet.
+//!
+//! A turn stores its summary when it completes. Until then the draft is in the same bucket, where no reader
+//! looks for it. Another process that needs the same summary uses the draft instead of a second model call,
+//! even if the first turn is cancelled or its process ends.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_kernel::{ErrorKind, KeyValuePutOptions, Result, Seq, Thread, WindowMessage};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::covered::MessageMark;
+use super::summary::Summary;
+use super::summary_store::SummaryStore;
+use crate::hex::hex;
+
+/// The longest time that drafts are kept.
+const TTL: Duration = Duration::from_secs(24 * 3600);
+/// The number of drafts of a thread. A turn makes one for each strategy that summarizes.
+const DRAFTS_MAX: usize = 4;
+
+/// The stored document.
+#[derive(Default, Serialize, Deserialize)]
+struct Drafts {
+    drafts: Vec<Draft>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Draft {
+    base: String,
+    last: MessageMark,
+    summary: Summary,
+}
+
+/// Returns the identity of what a new summary extends: the summary before it, otherwise the first message
+/// that it covers. Returns `None` if neither exists.
+pub(crate) fn base_of(before: Option<(Seq, &str)>, first: Option<MessageMark>) -> Option<String> {
+    match before {
+        Some((up_to, text)) => Some(format!("{up_to}/{}", hex(&Sha256::digest(text)))),
+        None => first.map(|first| format!("{}@{}", first.seq, first.created_at.as_micros())),
+    }
+}
+
+/// Returns the identity of what a summary of these messages extends.
+pub(super) fn base_of_messages(before: Option<&Summary>, old: &[WindowMessage]) -> Option<String> {
+    base_of(before.map(|before| (before.up_to, &*before.text)), old.first().and_then(MessageMark::of))
+}
+
+impl SummaryStore {
+    /// Returns the draft that extends `base` and whose last covered message is one that the caller has read.
+    pub(crate) async fn draft(
+        &self,
+        thread: &Thread,
+        base: &str,
+        has_read: impl Fn(MessageMark) -> bool,
+    ) -> Result<Option<Summary>> {
+        let drafts = self.drafts(thread).await?.drafts.into_iter();
+        let mut fitting = drafts.filter(|draft| draft.base == base && has_read(draft.last));
+        Ok(fitting.next().map(|draft| draft.summary))
+    }
+
+    /// Keeps a draft, and replaces the one that extends the same base. The caller holds the thread's claim.
+    pub(crate) async fn keep_draft(
+        &self,
+        thread: &Thread,
+        base: &str,
+        last: MessageMark,
+        summary: &Summary,
+    ) -> Result<()> {
+        let mut kept = self.drafts(thread).await?;
+        kept.drafts.retain(|draft| draft.base != base);
+        kept.drafts.push(Draft { base: base.to_owned(), last, summary: summary.clone() });
+        let surplus = kept.drafts.len().saturating_sub(DRAFTS_MAX);
+        kept.drafts.drain(..surplus);
+        let Ok(value) = serde_json::to_vec(&kept) else { return Ok(()) };
+        let options = KeyValuePutOptions::default().with_ttl(self.ttl().map_or(TTL, |ttl| ttl.min(TTL)));
+        self.store.put(&self.bucket, &self.key("draft", thread)?, Bytes::from(value), options).await?;
+        Ok(())
+    }
+
+    /// Removes the drafts of a thread.
+    pub(crate) async fn drop_drafts(&self, thread: &Thread) -> Result<()> {
+        self.store.delete(&self.bucket, &self.key("draft", thread)?, None).await.map(drop)
+    }
+
+    /// Reads the drafts. Unreadable drafts are ignored, because a draft only saves a model call.
+    async fn drafts(&self, thread: &Thread) -> Result<Drafts> {
+        match self.store.get(&self.bucket, &self.key("draft", thread)?).await {
+            Ok(entry) => {
+                Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default())
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Drafts::default()),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Reading a transcript line by line: forms that need the lines before them.
+
+use larder_kernel::{ChatMessage, Error, Result, Timestamp};
+use serde_json::value::RawValue;
+
+use super::builder::{Builder, Draft};
+use super::fields::{Fields, unreadable};
+use super::record::Record;
+use super::shape::Form;
+use super::{ENVELOPE, PARSE, ROLE, common, scan};
+
+/// The lists of messages in a document: chat, Gemini, and Responses requests and answers.
+const LISTS: [&str; 4] = ["messages", "contents", "input", "output"];
+/// The instructions next to such a list.
+const INSTRUCTIONS: [&str; 4] = ["system", "instructions", "systemInstruction", "system_instruction"];
+/// The fields by which the line of a log is recognized.
+const LOG: [&str; 6] = ["uuid", "leafUuid", "sessionId", "messageId", "timestamp", "snapshot"];
+/// The maximum number of calls without a result that are remembered.
+const OPEN_MAX: usize = 1_000;
+
+/// Counts of what a reader changed or left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TranscriptReport {
+    /// The results without a call's id, which were paired with an open call before them.
+    pub paired_results: u64,
+    /// The halves of surrogate pairs that were replaced with U+FFFD.
+    pub replaced_surrogates: u64,
+    /// The lines of a log that hold no message.
+    pub log_entries: u64,
+    /// The fields of a document beside its list of messages, such as the name of a model.
+    pub document_fields: u64,
+}
+
+/// A reader of a transcript. It understands the forms that [the module](super) lists.
+///
+/// ```
+/// use larder_agents::transcript::TranscriptReader;
+///
+/// let mut reader = TranscriptReader::new();
+/// let call = r#"{"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]}"#;
+/// let result = r#"{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "42"}]}"#;
+/// assert_eq!(reader.read(call)?[0].tool_calls[0].name, "f");
+/// assert_eq!(reader.read(result)?[0].tool_results[0].content, "42");
+/// assert_eq!(reader.report().paired_results, 0);
+/// # Ok::<(), larder_kernel::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct TranscriptReader {
+    lossy: bool,
+    pub(super) calls: OpenCalls,
+    pub(super) report: TranscriptReport,
+}
+
+impl TranscriptReader {
+    /// Creates a reader.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces halves of surrogate pairs, which are no characters, with U+FFFD, and counts them.
+    #[must_use]
+    pub fn lossy(mut self) -> Self {
+        self.lossy = true;
+        self
+    }
+
+    /// Returns the counts so far.
+    #[must_use]
+    pub fn report(&self) -> TranscriptReport {
+        self.report
+    }
+
+    /// Converts one JSON value into messages: one for a line with a message, all of a document such as
+    /// `{"messages": […]}`, and none for the line of a log without a message.
+    ///
+    /// # Errors
+    /// `InvalidInput` with the field, for a value that is no message or that no store accepts. The error
+    /// contains names of fields, and no content. The context `line` is the line in the value, if it has
+    /// several.
+    pub fn read(&mut self, json: &str) -> Result<Vec<ChatMessage>> {
+        let (json, replaced) =
+            if self.lossy { scan::replace_surrogates(json) } else { (std::borrow::Cow::Borrowed(json), 0) };
+        scan::check(&json)?;
+        self.report.replaced_surrogates += replaced;
+        let mut fields = Fields::parse(&json, "line")?;
+        if let Some((list, messages)) = document(&fields)? {
+            return self.document(fields, list, &messages);
+        }
+        if fields.has(ENVELOPE) {
+            if let Some(message) = common::enveloped(&json, fields) {
+                self.saw(&message);
+                return Ok(vec![message]);
+            }
+            // A field of that name that is not a valid envelope belongs to another program.
+            fields = Fields::parse(&json, "line")?;
+        }
+        self.message(fields).map(|message| message.into_iter().collect())
+    }
+
+    fn document(
+        &mut self,
+        mut fields: Fields,
+        list: &'static str,
+        messages: &[Box<RawValue>],
+    ) -> Result<Vec<ChatMessage>> {
+        fields.take(list);
+        let mut read = Vec::with_capacity(messages.len() + 1);
+        for name in INSTRUCTIONS {
+            let Some(written) = fields.take(name) else { continue };
+            if written.get() == "null" {
+                continue;
+            }
+            let content = if written.get().starts_with('{') {
+                Fields::parse(written.get(), name)?
+            } else {
+                Fields::default()
+            };
+            let mut line = Fields::default();
+            line.push_value(ROLE, &"system")?;
+            match content.get("parts") {
+                Some(parts) => line.push("parts", parts.to_owned()),
+                None => line.push("content", written),
+            }
+            read.extend(self.message(line)?);
+        }
+        self.report.document_fields += larder_kernel::check::size(fields.into_iter().count());
+        for (index, message) in messages.iter().enumerate() {
+            let read_one = Fields::parse(message.get(), list).and_then(|fields| self.message(fields));
+            read.extend(
+                read_one
+                    .map_err(|error| error.with_context("message", larder_kernel::check::size(index + 1)))?,
+            );
+        }
+        Ok(read)
+    }
+
+    /// Converts the fields of a line, or of an item of a list.
+    fn message(&mut self, fields: Fields) -> Result<Option<ChatMessage>> {
+        if fields.has(ROLE) || fields.has("parts") {
+            if !common::is_common(&fields) {
+                return self.built(fields, |builder, draft| builder.chat(draft), None).map(Some);
+            }
+            let message = common::message(fields, None)?;
+            self.saw(&message);
+            return Ok(Some(message));
+        }
+        for (name, kind) in [("message", None), ("payload", Some("response_item"))] {
+            let inner = fields.get(name).filter(|inner| inner.get().starts_with('{'));
+            let is_kind = kind.is_none_or(|kind| fields.get_text("type").as_deref() == Some(kind));
+            let Some(inner) = inner.filter(|_| is_kind) else { continue };
+            let inner_fields = Fields::parse(inner.get(), "message")?;
+            if inner_fields.has(ROLE) || is_item(&inner_fields) {
+                return self.logged(fields, name).map(Some);
+            }
+        }
+        if is_item(&fields) {
+            return self.built(fields, |builder, draft| builder.item(draft), None).map(Some);
+        }
+        if fields.has("type") && LOG.iter().any(|name| fields.has(name)) {
+            self.report.log_entries += 1;
+            return Ok(None);
+        }
+        let message = "missing: no message, item, or entry of a log that is known \
+             (give each message `role` and `content`)";
+        Err(Error::invalid(PARSE, ROLE, message))
+    }
+
+    /// Converts the line of a log whose message is in the field `name`.
+    fn logged(&mut self, fields: Fields, name: &'static str) -> Result<ChatMessage> {
+        let at = fields.get_text("timestamp").and_then(|text| text.parse::<Timestamp>().ok());
+        self.built(
+            fields,
+            |builder, draft| {
+                let inner = draft.take(name).ok_or_else(|| Error::invalid(PARSE, "message", "missing"))?;
+                let mut inner = Draft::from(Fields::parse(inner.get(), "message")?);
+                if inner.has(ROLE) {
+                    builder.chat(&mut inner)?
+                } else {
+                    builder.item(&mut inner)?
+                };
+                draft.set(name, inner.into_shape());
+                Ok(())
+            },
+            at,
+        )
+    }
+
+    /// Remembers the calls and results of a message in the common format.
+    fn saw(&mut self, message: &ChatMessage) {
+        self.calls.open(message);
+        for result in &message.tool_results {
+            self.calls.close(&result.call_id);
+        }
+    }
+
+    fn built(
+        &mut self,
+        fields: Fields,
+        read: impl FnOnce(&mut Builder<'_>, &mut Draft) -> Result<()>,
+        at: Option<Timestamp>,
+    ) -> Result<ChatMessage> {
+        let mut builder = Builder::new(&mut self.calls);
+        let mut draft = Draft::from(fields);
+        read(&mut builder, &mut draft)?;
+        let (mut message, paired) = builder.finish();
+        let (fields, rest) = draft.split();
+        let form = Form { calls: message.tool_calls.len(), results: message.tool_results.len(), fields };
+        let mut record = Record { form: Some(form), ..Record::default() };
+        common::keep(rest, &mut message.metadata, &mut record, false)?;
+        message.metadata.insert(super::RECORD, record.to_text()?);
+        if let Some(at) = at {
+            message.created_at = at;
+        }
+        message.check(PARSE)?;
+        self.report.paired_results += paired;
+        self.calls.open(&message);
+        Ok(message)
+    }
+}
+
+/// Returns the list of messages of a document that is no message itself.
+fn document(fields: &Fields) -> Result<Option<(&'static str, Vec<Box<RawValue>>)>> {
+    if fields.has(ROLE) || fields.has("call_id") || is_item(fields) {
+        return Ok(None);
+    }
+    for list in LISTS {
+        let Some(written) = fields.get(list).filter(|written| written.get().starts_with('[')) else {
+            continue;
+        };
+        let items = serde_json::from_str(written.get()).map_err(|error| unreadable(list, &error))?;
+        return Ok(Some((list, items)));
+    }
+    Ok(None)
+}
+
+/// Returns `true` for an item of the Responses format other than a message.
+fn is_item(fields: &Fields) -> bool {
+    let kind = fields.get_text("type").unwrap_or_default();
+    matches!(&*kind, "reasoning" | "compaction" | "item_reference")
+        || kind.ends_with("_call")
+        || kind.ends_with("_call_output")
+}
+
+/// The calls without a result, for results that do not name their call.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OpenCalls {
+    /// The calls of each message, oldest first: id and name.
+    messages: std::collections::VecDeque<Vec<(String, String)>>,
+    made: u64,
+}
+
+impl OpenCalls {
+    /// Returns a new id for a call without one.
+    pub(super) fn make_id(&mut self) -> String {
+        self.made += 1;
+        format!("larder-call-{}", self.made)
+    }
+
+    /// Returns the call of a result without an id: the first open call of the newest message that has one,
+    /// and of this name, if the result has a name.
+    pub(super) fn pair(&mut self, name: Option<&str>) -> Option<String> {
+        let named = |call: &(String, String)| name.is_none_or(|name| call.1 == name);
+        let newest = self.messages.iter_mut().rev().find(|calls| calls.iter().any(named))?;
+        let at = newest.iter().position(named)?;
+        Some(newest.remove(at).0)
+    }
+
+    /// Ends the nearest open call with this id.
+    pub(super) fn close(&mut self, id: &str) {
+        for calls in self.messages.iter_mut().rev() {
+            if let Some(at) = calls.iter().position(|(known, _)| known == id) {
+                calls.remove(at);
+                break;
+            }
+        }
+        self.messages.retain(|calls| !calls.is_empty());
+    }
+
+    /// Adds the calls of a message that it does not answer itself.
+    fn open(&mut self, message: &ChatMessage) {
+        let answered = |id: &str| message.tool_results.iter().any(|result| result.call_id == id);
+        let calls = message.tool_calls.iter().filter(|call| !answered(&call.id));
+        let calls: Vec<_> = calls.map(|call| (call.id.clone(), call.name.clone())).collect();
+        if !calls.is_empty() {
+            self.messages.push_back(calls);
+        }
+        if self.messages.len() > OPEN_MAX {
+            self.messages.pop_front();
+        }
+    }
+}
