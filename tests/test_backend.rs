@@ -29,6 +29,11 @@ impl TestBackend {
         Self { url: url.to_owned(), places: [one, two], rooms: Mutex::default() }
     }
 
+    /// Returns the scheme of the URL: `memory`, `sqlite`, `postgres` and so on.
+    pub fn name(&self) -> &str {
+        self.url.split(':').next().unwrap_or_default()
+    }
+
     /// Returns an empty namespace.
     pub async fn room(&self) -> Room {
         self.room_with(None).await

@@ -17,8 +17,6 @@ mod flush;
 mod fork;
 mod hints;
 mod inference;
-#[cfg(test)]
-mod invariants;
 mod knowledge;
 mod left_out;
 mod lifecycle;
@@ -31,6 +29,8 @@ mod record;
 mod sessions;
 mod state;
 mod summarize;
+#[cfg(test)]
+mod testing;
 mod window;
 
 pub use crate::load::OnLoadError;

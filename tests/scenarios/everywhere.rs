@@ -5,6 +5,7 @@
 
 mod context;
 mod forgetting;
+mod invariants;
 #[path = "../embedded/sessions/support.rs"]
 mod session_support;
 mod sessions;
@@ -52,6 +53,7 @@ fn of_contexts() -> impl Iterator<Item = Named> {
         context::the_scope_names_the_agent_unless_the_context_does,
         context::an_explanation_says_what_each_step_did,
         context::results_without_calls_and_calls_without_results_do_not_reach_the_model,
+        context::pipelines::each_strategy_leaves_its_part_of_a_stored_thread,
         context::memory::each_provider_reads_and_writes_what_it_says,
         context::memory::the_oldest_messages_leave_a_limited_window_until_the_rest_fits,
         context::memory::filters_apply_before_the_limit_at_any_distance,
@@ -114,6 +116,10 @@ fn of_sessions() -> impl Iterator<Item = Named> {
         sessions::drafts::a_draft_of_removed_messages_is_not_used_and_is_deleted_with_its_session,
         sessions::load::a_program_can_continue_without_the_history_and_gets_the_error,
         sessions::load::a_record_that_does_not_read_back_loses_nothing,
+        sessions::documents::a_document_runs_long_term_memory_first_and_short_term_memory_on_what_is_kept,
+        sessions::documents::summaries_that_fit_the_question_are_found_in_the_vector_store,
+        sessions::documents::agents_share_a_session_through_their_own_memories,
+        sessions::documents::the_memory_of_agents_is_on_with_156_kib_unless_a_document_says_otherwise,
         sessions::persistence::incremental_is_the_default_and_appends,
         sessions::persistence::flush_replaces_the_session_with_the_conversation_in_one_step,
         sessions::persistence::messages_during_a_flush_stay_and_a_second_flush_of_the_state_conflicts,
@@ -198,6 +204,21 @@ fn everywhere() -> impl Iterator<Item = Named> {
     of_contexts().chain(of_compaction()).chain(of_sessions()).chain(of_workflows())
 }
 
+/// Scenarios for every backend; in memory the clock skips every pause.
+fn leaping_in_memory() -> impl Iterator<Item = Named> {
+    scenarios![
+        invariants::no_combination_of_settings_loses_or_repeats_anything,
+        invariants::a_turn_is_stored_in_a_thread_of_any_length,
+        invariants::a_flush_keeps_the_summary_of_a_long_thread,
+        invariants::a_large_prompt_leaves_no_gap_between_the_summary_and_the_window,
+        invariants::summarizers_of_one_document_ask_a_question_once,
+        invariants::nothing_is_erased_before_a_turn_completes,
+        invariants::a_summary_that_was_not_stored_is_stored_by_the_next_attempt,
+        invariants::an_ephemeral_inference_can_lose_its_session,
+    ]
+    .into_iter()
+}
+
 /// Scenarios for memory only: thousands of rounds, hours of simulated time, futures that are dropped at each
 /// poll.
 fn in_memory() -> impl Iterator<Item = Named> {
@@ -257,11 +278,13 @@ fn on_server(backend: &str, variable: &'static str, (name, scenario): Named) -> 
 /// Runs the tests of this group.
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut trials = Vec::new();
-    for (name, scenario) in in_memory() {
+    for (name, scenario) in in_memory().chain(leaping_in_memory()) {
         trials.push(trial("memory", name, move || run(&leaping(), "memory:", scenario)));
     }
     for (name, scenario) in everywhere() {
         trials.push(trial("memory", name, move || run(&runtime(), "memory:", scenario)));
+    }
+    for (name, scenario) in everywhere().chain(leaping_in_memory()) {
         trials.push(trial("sqlite", name, move || on_sqlite(scenario)));
         for (backend, variable) in LIVE {
             trials.push(on_server(backend, variable, (name, scenario)));

@@ -94,7 +94,7 @@ pub struct SummaryMaker {
     pub(super) store: SummaryStore,
     pub(super) settings: SummarySettings,
     pub(super) knowledge: Option<KnowledgeBase>,
-    answers: Answers,
+    answers: Arc<Answers>,
     pub(super) failures: AtomicU64,
 }
 
@@ -116,7 +116,7 @@ impl SummaryMaker {
         settings: SummarySettings,
     ) -> Result<Self> {
         settings.check()?;
-        let (answers, failures) = (Answers::default(), AtomicU64::new(0));
+        let (answers, failures) = (Arc::default(), AtomicU64::new(0));
         Ok(Self { model, counter, store, settings, knowledge: None, answers, failures })
     }
 
@@ -124,6 +124,12 @@ impl SummaryMaker {
     #[must_use]
     pub fn with_knowledge_base(mut self, knowledge: KnowledgeBase) -> Self {
         self.knowledge = Some(knowledge);
+        self
+    }
+
+    /// Shares the replies of the model with other makers, so that none of them asks a question again.
+    pub(crate) fn with_answers(mut self, answers: Arc<Answers>) -> Self {
+        self.answers = answers;
         self
     }
 

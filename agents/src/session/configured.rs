@@ -133,7 +133,9 @@ impl Sessions {
             return Err(Error::invalid(OPERATION, field, message));
         };
         let (model, counter) = (summarizer.model.clone(), self.reader.counter.clone());
-        SummaryMaker::new(model, counter, self.reader.summaries.clone(), SummarySettings::default())
+        let summaries = self.reader.summaries.clone();
+        let maker = SummaryMaker::new(model, counter, summaries, SummarySettings::default())?;
+        Ok(maker.with_answers(summarizer.answers.clone()))
     }
 }
 

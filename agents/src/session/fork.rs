@@ -100,7 +100,7 @@ mod tests {
     use larder_kernel::ChatMessage;
 
     use super::*;
-    use crate::session::invariants::world::{Words, World};
+    use crate::session::testing::{Words, World};
     use crate::session::{InferenceRequest, SessionProfile};
 
     async fn say(sessions: &Sessions, id: &SessionId, text: &str) {

@@ -11,19 +11,21 @@ use larder_kernel::{
 
 use larder_agents::AgentScope;
 use larder_agents::compaction::{
-    MaxTokens, MaxTokensConfig, Pipeline, SlidingWindow, Summary, SummaryStore, ToolResultTruncation,
-    Truncation,
+    MaxTokens, MaxTokensConfig, Neuralyzer, NeuralyzerConfig, Pipeline, SlidingWindow, Summary, SummaryStore,
+    ToolResultTruncation, Truncation,
 };
 use larder_agents::context::memory::{LimitedWindow, MemoryFilter, MemoryProvider};
 use larder_agents::context::{AgentContext, ContextConfig};
 use larder_agents::tokens::TokenCounter;
 
+use crate::everywhere::support::Words;
 use crate::test_backend::TestBackend as Backend;
 use counting::CountingHistory;
 
 #[path = "../../../agents/src/context/testing.rs"]
 mod counting;
 pub(crate) mod memory;
+pub(crate) mod pipelines;
 
 fn session() -> SessionId {
     SessionId::new("s").unwrap()
@@ -306,6 +308,9 @@ pub(crate) async fn settings_are_checked_by_name(_: &Backend) {
     assert_eq!(check(ContextConfig::default().with_scan_messages_max(0)), Some("scan_messages_max"));
     let memory = LimitedWindow::new().read_last(0);
     assert_eq!(check(ContextConfig::default().with_memory(memory)), Some("read_last"));
+    let history = Arc::new(larder_agents::InMemoryHistoryProvider::new());
+    let erasing = Neuralyzer::new(history, Arc::new(Words), &NeuralyzerConfig::default()).unwrap();
+    assert_eq!(check(ContextConfig::default().with_pipeline(erasing)), Some("pipeline"));
     let debug = format!("{:?}", AgentContext::default().for_agent(AgentId::new("secret-agent").unwrap()));
     assert!(!debug.contains("secret-agent"), "{debug}");
 }

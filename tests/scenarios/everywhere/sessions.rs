@@ -1,5 +1,6 @@
 //! Sessions as a caller sees them, through more than one handle.
 
+pub(crate) mod documents;
 pub(crate) mod drafts;
 pub(crate) mod expiry;
 pub(crate) mod explain;

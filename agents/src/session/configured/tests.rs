@@ -12,7 +12,7 @@ use larder_kernel::{
 use super::*;
 use crate::compaction::{LongTermMemory, PipelineConfig, ShortTermMemory};
 use crate::context::memory::{LimitedWindow, MemoryFilter};
-use crate::session::invariants::world::{Words, World};
+use crate::session::testing::{Words, World};
 use crate::session::{Inference, InferenceRequest, Memory, Persisted, Persistence, parse_config};
 use crate::storage::InMemoryVectorStore;
 

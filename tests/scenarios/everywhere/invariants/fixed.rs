@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::{
-    AppendOptions, BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider,
-    HistoryProviderExt, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore,
-    Namespace, OptionSet, Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store,
+    AppendOptions, BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProviderExt,
+    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet,
+    Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store,
 };
 
-use super::case::Step;
-use super::world::{Words, World};
-use crate::InMemoryKeyValueStore;
-use crate::compaction::{NeuralyzerConfig, SummarizerConfig};
-use crate::session::{
+use super::step::Step;
+use super::world::World;
+use crate::everywhere::support::Words;
+use crate::test_backend::TestBackend as Backend;
+use larder_agents::compaction::{NeuralyzerConfig, SummarizerConfig};
+use larder_agents::session::{
     Ephemeral, InferenceRequest, OnSummaryFailure, Persisted, Persistence, SessionProfile, Sessions,
     SummaryPolicy,
 };
@@ -54,11 +55,10 @@ async fn turn(sessions: &Sessions, id: &SessionId, persistence: Persistence) -> 
 }
 
 /// Proves: ALQ-1, ALQ-7
-#[tokio::test]
-async fn a_turn_is_stored_in_a_thread_of_any_length() {
+pub(crate) async fn a_turn_is_stored_in_a_thread_of_any_length(backend: &Backend) {
     for count in [0, 10, 998, 999, 1_000, 1_001, 100_000] {
         for persistence in [Persistence::Incremental, Persistence::Flush] {
-            let world = World::new();
+            let world = World::new(backend).await;
             let sessions = sessions(&world, &[]);
             let id = with_messages(&world, &sessions, count).await;
             turn(&sessions, &id, persistence).await;
@@ -72,10 +72,9 @@ async fn a_turn_is_stored_in_a_thread_of_any_length() {
 }
 
 /// Proves: ALQ-4, ALQ-7
-#[tokio::test]
-async fn a_flush_keeps_the_summary_of_a_long_thread() {
+pub(crate) async fn a_flush_keeps_the_summary_of_a_long_thread(backend: &Backend) {
     for keep in [0, 700] {
-        let world = World::new();
+        let world = World::new(backend).await;
         let config =
             SummarizerConfig { interaction_keep: keep, cod_max_loops: 1, ..SummarizerConfig::default() };
         let sessions = sessions(&world, &[Step::Summarizer(config)]);
@@ -91,10 +90,9 @@ async fn a_flush_keeps_the_summary_of_a_long_thread() {
 }
 
 /// Proves: ATH-5
-#[tokio::test]
-async fn a_large_prompt_leaves_no_gap_between_the_summary_and_the_window() {
+pub(crate) async fn a_large_prompt_leaves_no_gap_between_the_summary_and_the_window(backend: &Backend) {
     for policy in [SummaryPolicy::Once, SummaryPolicy::Rolling] {
-        let world = World::new();
+        let world = World::new(backend).await;
         let seconds = std::time::Duration::from_secs(1);
         let sessions = sessions(&world, &[]).with_summarizer(world.model()).with_summaries(
             policy,
@@ -118,9 +116,8 @@ async fn a_large_prompt_leaves_no_gap_between_the_summary_and_the_window() {
 }
 
 /// Proves: ALQ-5, ALQ-7
-#[tokio::test]
-async fn nothing_is_erased_before_a_turn_completes() {
-    let world = World::new();
+pub(crate) async fn nothing_is_erased_before_a_turn_completes(backend: &Backend) {
+    let world = World::new(backend).await;
     let sessions = sessions(&world, &[Step::Neuralyzer(over_twelve())]);
     let id = with_messages(&world, &sessions, 12).await;
     let thread = sessions.thread(&id);
@@ -140,9 +137,8 @@ async fn nothing_is_erased_before_a_turn_completes() {
 }
 
 /// Proves: ALQ-4, ALQ-5
-#[tokio::test]
-async fn a_summary_that_was_not_stored_is_stored_by_the_next_attempt() {
-    let world = World::new();
+pub(crate) async fn a_summary_that_was_not_stored_is_stored_by_the_next_attempt(backend: &Backend) {
+    let world = World::new(backend).await;
     let store = Arc::new(FailsOnce { inner: world.store.clone(), armed: AtomicBool::new(false) });
     let neuralyzer = NeuralyzerConfig {
         interaction_threshold_qty: 35,
@@ -169,10 +165,28 @@ async fn a_summary_that_was_not_stored_is_stored_by_the_next_attempt() {
     assert_eq!(session.messages.last().unwrap().text(), "newer");
 }
 
+/// Proves: ALQ-4
+pub(crate) async fn summarizers_of_one_document_ask_a_question_once(backend: &Backend) {
+    let world = World::new(backend).await;
+    let document = r#"{"long_term_memory_strategy": [
+        {"long_term_memory_id": "summarizer", "input_tokens_threshold": 9, "interaction_threshold_qty": -1,
+            "interaction_keep": 3, "cod_max_loops": 1},
+        {"long_term_memory_id": "summarizer", "interaction_threshold_qty": 3, "interaction_keep": 3,
+            "cod_max_loops": 1}
+    ]}"#;
+    let sessions = sessions(&world, &[]).with_summarizer(world.model()).configured(document).unwrap();
+    let id = with_messages(&world, &sessions, 4).await;
+    for _ in 0..3 {
+        turn(&sessions, &id, Persistence::Incremental).await;
+    }
+    assert_eq!(*world.shared.repeated.lock().unwrap(), None);
+    assert!(sessions.get(&id).await.unwrap().summary.is_some(), "a summarizer fired");
+}
+
 /// A store that fails to write one summary.
 #[derive(Debug)]
 struct FailsOnce {
-    inner: Arc<InMemoryKeyValueStore>,
+    inner: Arc<dyn KeyValueStore>,
     armed: AtomicBool,
 }
 
@@ -237,9 +251,8 @@ impl KeyValueStore for FailsOnce {
 }
 
 /// Proves: ALQ-10
-#[tokio::test]
-async fn an_ephemeral_inference_can_lose_its_session() {
-    let world = World::new();
+pub(crate) async fn an_ephemeral_inference_can_lose_its_session(backend: &Backend) {
+    let world = World::new(backend).await;
     let sessions = sessions(&world, &[]).with_ephemeral(Ephemeral::LosesSession);
     let id = with_messages(&world, &sessions, 4).await;
     let request =
