@@ -20,6 +20,7 @@ mod ttl;
 mod ttl_emptied;
 
 use crate::case::{Case, Level, case};
+pub(crate) use support::all;
 
 /// Returns all cases of the contract.
 #[must_use]
