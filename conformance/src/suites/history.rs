@@ -2,7 +2,6 @@
 
 mod append;
 mod backlog;
-mod bad_input;
 mod clear;
 mod concurrent;
 pub(crate) mod dump;
@@ -36,7 +35,6 @@ pub fn cases() -> Vec<Case> {
         living(),
         subscribing(),
         hostile_ids(),
-        bad_input::cases(),
     ]
     .into_iter()
     .flatten()
