@@ -1,7 +1,7 @@
 //! The six contracts with a hook around each call.
 //!
-//! Each line below names a method with its arguments and its result. The lint `missing_trait_methods` rejects a
-//! contract whose method is not listed: its default body would replace the store's method.
+//! Each line below names a method with its arguments and its result. The lint `missing_trait_methods` rejects
+//! a contract whose method is not listed: its default body would replace the store's method.
 
 use std::fmt;
 use std::net::SocketAddr;

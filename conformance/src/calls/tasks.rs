@@ -33,8 +33,8 @@ fn tasks(names: &[&str], text: &str) -> Result<Vec<NewTask>> {
     names.iter().map(|name| task(name, text)).collect()
 }
 
-/// Writes three boards, without the calls of methods that the store does not implement yet. On the first, `t1` is leased, and `t2` and `t3` are planned; each of the others has a
-/// task in progress.
+/// Writes three boards, without the calls of methods that the store does not implement yet. On the first,
+/// `t1` is leased, and `t2` and `t3` are planned; each of the others has a task in progress.
 pub(super) async fn lay_out(store: &dyn TaskStore, world: World) -> CaseResult {
     let text = world.text();
     let own = if world.is_theirs() { &["t1", "t2", "t3", "their"][..] } else { &["t1", "t2", "t3"] };

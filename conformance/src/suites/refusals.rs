@@ -1,9 +1,10 @@
 //! Calls that every store rejects: each method with each kind of invalid input that it can receive.
 //!
 //! The rows of a table combine the kinds of invalid input with the parameters that accept them. Each row is
-//! one call. The call must fail with `InvalidInput`, name the field and the limit, and report that nothing was
-//! applied. After each call that reaches the store, all readable data is compared with the data before the
-//! first call. The rows of one case share a namespace. [`count`] returns the number of rows of a contract.
+//! one call. The call must fail with `InvalidInput`, name the field and the limit, and report that nothing
+//! was applied. After each call that reaches the store, all readable data is compared with the data before
+//! the first call. The rows of one case share a namespace. [`count`] returns the number of rows of a
+//! contract.
 
 mod blobs;
 mod graph;
@@ -44,8 +45,8 @@ struct Refusal {
     kind: String,
     /// The field that the error names.
     field: &'static str,
-    /// The limit and the text of the error. Every backend must name the limit. The text is that of the kernel's
-    /// checks.
+    /// The limit and the text of the error. Every backend must name the limit. The text is that of the
+    /// kernel's checks.
     rule: Rule,
     /// True if the call reaches a store. A value that cannot be constructed reaches none.
     calls: bool,
@@ -99,8 +100,8 @@ pub fn count(contract: Contract) -> usize {
     tables(contract).iter().filter(|table| table.needs.is_none()).map(|table| table.rows.len()).sum()
 }
 
-/// Returns the tables as cases. Each calls one method, and has so few rows that a slow server completes one in
-/// time.
+/// Returns the tables as cases. Each calls one method, and has so few rows that a slow server completes one
+/// in time.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let of = |contract| tables(contract).into_iter().flat_map(move |table| parts(contract, &table));

@@ -126,7 +126,8 @@ pub(super) async fn read(store: &dyn GraphStore, id: &str) -> CaseResult<Entity>
     expect::some(&format!("the entity {id:?}"), found.pop().flatten())
 }
 
-/// Checks that the graph contains exactly these records. A store that cannot list yet is asked for each of them.
+/// Checks that the graph contains exactly these records. A store that cannot list yet is asked for each of
+/// them.
 pub(super) async fn graph_is(
     what: &str,
     store: &dyn GraphStore,

@@ -90,8 +90,8 @@ pub(super) async fn list_all(
     }
 }
 
-/// Checks that the collection contains exactly these documents, in this order, read in pages of `limit`. A store
-/// that cannot list yet is asked for each of them.
+/// Checks that the collection contains exactly these documents, in this order, read in pages of `limit`. A
+/// store that cannot list yet is asked for each of them.
 pub(super) async fn holds(
     what: &str,
     store: &dyn VectorStore,
