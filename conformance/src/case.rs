@@ -10,6 +10,7 @@ use larder_kernel::{Capability, Contract};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
+pub(crate) use crate::failure::implemented;
 pub use crate::failure::{CaseResult, Failure};
 
 /// The intensity of a test.

@@ -47,3 +47,16 @@ impl From<Error> for Failure {
         }
     }
 }
+
+/// Returns `None` if the store does not implement the called method yet. So a case can do without a method
+/// that its clause is not about.
+///
+/// # Errors
+/// Every other error.
+pub(crate) fn implemented<T>(answer: Result<T, Error>) -> CaseResult<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.missing_method().is_some() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,21 +1,16 @@
 //! The latency of a backend's calls.
 //!
-//! A [`Stopwatch`] wraps the stores: it forwards every call and records the time until the result.
-//! Capabilities, errors, `Debug` and the availability of Cypher pass through unchanged.
-
-mod stores;
+//! A [`Stopwatch`] is a hook around every call. It records the time until the result.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use async_trait::async_trait;
-use larder_kernel::{Contract, Namespace, Result};
+use larder_kernel::{Contract, Result};
 use serde::Serialize;
 
-use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
+use crate::harness::Harness;
+use crate::hooked::{Hook, HookedHarness};
 
 /// The latency of one method on one backend, in the calls of its cases.
 ///
@@ -59,7 +54,7 @@ impl Stopwatch {
     /// Returns the same backend with every call recorded in this stopwatch.
     #[must_use]
     pub fn watch(&self, harness: Arc<dyn Harness>) -> Arc<dyn Harness> {
-        Arc::new(TimedHarness { inner: harness, watch: self.clone() })
+        Arc::new(HookedHarness::new(harness, self.clone()))
     }
 
     /// Returns the recorded latencies, by contract and method.
@@ -81,14 +76,15 @@ impl Stopwatch {
         };
         samples.iter_mut().map(of).collect()
     }
+}
 
-    /// Returns the result of the call and records its time. A call that is dropped before it ends is not
-    /// recorded.
-    async fn time<T>(
+impl Hook for Stopwatch {
+    /// Records the time of the call. A call that is dropped before it ends is not recorded.
+    async fn around<T: Send>(
         &self,
         contract: Contract,
         method: &'static str,
-        call: impl Future<Output = Result<T>>,
+        call: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         let begun = Instant::now();
         let answer = call.await;
@@ -107,82 +103,6 @@ impl Stopwatch {
 fn rank(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
-}
-
-/// A store whose calls are recorded.
-struct Timed<T: ?Sized> {
-    inner: Arc<T>,
-    contract: Contract,
-    watch: Stopwatch,
-}
-
-impl<T: fmt::Debug + ?Sized> fmt::Debug for Timed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-/// A backend whose stores' calls are recorded.
-struct TimedHarness {
-    inner: Arc<dyn Harness>,
-    watch: Stopwatch,
-}
-
-impl fmt::Debug for TimedHarness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl TimedHarness {
-    fn timed<T: ?Sized>(&self, store: Option<Arc<T>>, contract: Contract) -> Option<Arc<Timed<T>>> {
-        store.map(|inner| Arc::new(Timed { inner, contract, watch: self.watch.clone() }))
-    }
-}
-
-#[async_trait]
-impl Harness for TimedHarness {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn url(&self) -> String {
-        self.inner.url()
-    }
-
-    fn shared_url(&self) -> Option<String> {
-        self.inner.shared_url()
-    }
-
-    async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
-        let StoreSet { history, vectors, graph, blobs, tasks, key_value } =
-            self.inner.open(namespace, options).await?;
-        Ok(StoreSet {
-            history: self.timed(history, Contract::History).map(|store| store as _),
-            vectors: self.timed(vectors, Contract::Vectors).map(|store| store as _),
-            graph: self.timed(graph, Contract::Graph).map(|store| store as _),
-            blobs: self.timed(blobs, Contract::Blobs).map(|store| store as _),
-            tasks: self.timed(tasks, Contract::Tasks).map(|store| store as _),
-            key_value: self.timed(key_value, Contract::KeyValue).map(|store| store as _),
-        })
-    }
-
-    async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
-        Ok(self.inner.isolated().await?.map(|inner| self.watch.watch(inner)))
-    }
-
-    fn servers(&self) -> Vec<String> {
-        self.inner.servers()
-    }
-
-    /// Not recorded: the delays of a relay are not the backend's latency.
-    async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
-        self.inner.relayed(relays).await
-    }
-
-    async fn destroy(&self) -> Result<()> {
-        self.inner.destroy().await
-    }
 }
 
 #[cfg(test)]

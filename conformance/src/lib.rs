@@ -50,10 +50,13 @@ mod failure;
 pub mod faults;
 #[doc(hidden)]
 pub mod harness;
+mod hooked;
 #[doc(hidden)]
 pub mod latency;
 #[doc(hidden)]
 pub mod level;
+#[cfg(test)]
+mod memory;
 #[cfg(feature = "mimic")]
 #[doc(hidden)]
 pub mod mimic;

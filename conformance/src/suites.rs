@@ -6,6 +6,7 @@ pub mod graph;
 pub mod history;
 pub(crate) mod ids;
 pub mod key_value;
+pub(crate) mod known;
 pub mod refusals;
 pub mod shared;
 pub mod tasks;

@@ -10,6 +10,7 @@ use larder_kernel::{
 };
 
 use super::{World, calls};
+use crate::case::{CaseResult, implemented};
 
 fn bucket() -> Result<BucketName> {
     BucketName::new("bucket")
@@ -23,7 +24,7 @@ fn value(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> Result<()> {
+pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> CaseResult {
     let text = world.text();
     if world.is_theirs() {
         // Expires the key that stays alive in the other data set, and makes the revisions of this namespace
@@ -33,7 +34,7 @@ pub(super) async fn lay_out(store: &dyn KeyValueStore, world: World) -> Result<(
         for name in ["k/their", "their", "gone"] {
             store.set(&bucket()?, &key(name)?, value(text)).await?;
         }
-        store.delete(&bucket()?, &key("gone")?, None).await?;
+        implemented(store.delete(&bucket()?, &key("gone")?, None).await)?;
         store.set(&BucketName::new("their")?, &key("k")?, value(text)).await?;
         tokio::time::sleep(Duration::from_millis(5)).await;
     } else {

@@ -3,24 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_agents::storage::{
-    InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore,
-    InMemoryVectorStore, MemoryBackend,
-};
+use larder_agents::storage::MemoryBackend;
 use larder_kernel::Namespace;
 
 use super::*;
+use crate::memory;
 
 fn memory() -> StoreSet {
-    let (place, namespace) = (MemoryBackend::new(), Namespace::new("n").unwrap());
-    StoreSet {
-        history: Some(Arc::new(InMemoryHistoryProvider::open(&place, namespace.clone()))),
-        key_value: Some(Arc::new(InMemoryKeyValueStore::open(&place, namespace.clone()))),
-        tasks: Some(Arc::new(InMemoryTaskStore::open(&place, namespace.clone()))),
-        blobs: Some(Arc::new(InMemoryBlobStore::open(&place, namespace.clone()))),
-        graph: Some(Arc::new(InMemoryGraphStore::open(&place, namespace.clone()))),
-        vectors: Some(Arc::new(InMemoryVectorStore::open(&place, namespace))),
-    }
+    memory::stores(&MemoryBackend::new(), &Namespace::new("n").unwrap())
 }
 
 fn is_deletion(op: &Op) -> bool {

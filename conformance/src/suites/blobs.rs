@@ -1,6 +1,5 @@
 //! Cases of [`BlobStore`](larder_kernel::BlobStore).
 
-mod bad_input;
 mod conditions;
 mod copy_delete;
 pub(crate) mod dump;
@@ -66,7 +65,6 @@ pub fn cases() -> Vec<Case> {
         case!(Blobs, "BLOB-051", presign::an_undeclared_method_is_unsupported),
     ];
     cases.extend(presign::cases());
-    cases.extend(bad_input::cases());
     cases.extend(hostile::cases());
     cases.extend(long_keys::cases());
     cases

@@ -1,6 +1,5 @@
 //! Cases of the contract `graph`.
 
-mod bad_input;
 mod cypher;
 mod delete;
 pub(crate) mod dump;
@@ -24,7 +23,6 @@ pub fn cases() -> Vec<Case> {
     all.extend(changes_and_finds());
     all.extend(cypher_queries());
     all.extend(hostile_names());
-    all.extend(bad_input::cases());
     all
 }
 

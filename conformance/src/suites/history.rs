@@ -2,7 +2,6 @@
 
 mod append;
 mod backlog;
-mod bad_input;
 mod clear;
 mod concurrent;
 pub(crate) mod dump;
@@ -20,6 +19,7 @@ mod ttl;
 mod ttl_emptied;
 
 use crate::case::{Case, Level, case};
+pub(crate) use support::all;
 
 /// Returns all cases of the contract.
 #[must_use]
@@ -35,7 +35,6 @@ pub fn cases() -> Vec<Case> {
         living(),
         subscribing(),
         hostile_ids(),
-        bad_input::cases(),
     ]
     .into_iter()
     .flatten()

@@ -1,6 +1,5 @@
 //! Cases of the contract `key_value`.
 
-mod bad_input;
 mod concurrency;
 mod delete;
 pub(crate) mod dump;
@@ -18,10 +17,7 @@ use crate::case::{Case, case};
 /// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    [writing(), expiring(), listing(), watching(), bad_input::cases(), hostile::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [writing(), expiring(), listing(), watching(), hostile::cases()].into_iter().flatten().collect()
 }
 
 fn writing() -> Vec<Case> {

@@ -1,7 +1,6 @@
 //! Cases of the contract `tasks`.
 
 mod adding;
-mod bad_input;
 mod boards;
 mod claims;
 pub(crate) mod dump;
@@ -19,10 +18,7 @@ use crate::case::{Case, case};
 /// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    [on_boards(), on_steps(), on_retries(), on_claims(), bad_input::cases(), hostile::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [on_boards(), on_steps(), on_retries(), on_claims(), hostile::cases()].into_iter().flatten().collect()
 }
 
 fn on_boards() -> Vec<Case> {

@@ -1,6 +1,5 @@
 //! Cases of the contract `vectors`.
 
-mod bad_input;
 mod batch;
 pub(crate) mod dump;
 mod embedder;
@@ -21,7 +20,6 @@ pub fn cases() -> Vec<Case> {
     all.extend(searches());
     all.extend(listings());
     all.extend(hostile_names());
-    all.extend(bad_input::cases());
     all
 }
 

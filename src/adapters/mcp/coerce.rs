@@ -228,7 +228,7 @@ mod tests {
         schema.as_object().unwrap().clone()
     }
 
-    fn fitted(given: Value) -> Value {
+    fn fitted(given: &Value) -> Value {
         Value::Object(arguments(&schema(), given.as_object().unwrap().clone()))
     }
 
@@ -247,7 +247,7 @@ mod tests {
             (json!({ "item": "{\"n\": 1.0, \"kind\": null}" }), json!({ "item": { "n": 1 } })),
             (json!({ "map": "{\"a\": \"2.0\"}" }), json!({ "map": { "a": "2.0" } })),
         ] {
-            assert_eq!(fitted(given.clone()), expected, "{given}");
+            assert_eq!(fitted(&given), expected, "{given}");
         }
     }
 
@@ -260,7 +260,7 @@ mod tests {
             json!({ "limit": "two", "map": "text", "item": [1] }),
             json!({ "id": null, "any": null, "limit": 1e300 }),
         ] {
-            assert_eq!(fitted(given.clone()), given);
+            assert_eq!(fitted(&given), given);
         }
     }
 

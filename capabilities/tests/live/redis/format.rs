@@ -50,11 +50,8 @@ async fn write_in_each_way(redis: &Redis, namespace: &Namespace) -> Vec<Result<(
         redis.tasks(namespace.clone()),
     );
     let (task, worker) = (TaskId::new("t").unwrap(), WorkerId::new("w").unwrap());
-    let replacement = larder_kernel::Replacement {
-        up_to: Seq::new(1),
-        seen: Seq::new(3),
-        messages: vec![ChatMessage::user("summary")],
-    };
+    let replacement = larder_kernel::Replacement::new(Seq::new(1), vec![ChatMessage::user("summary")])
+        .with_seen(Seq::new(3));
     let more = |id: &str| vec![NewTask::new(TaskId::new(id).unwrap(), "title")];
     let other = BoardId::new("talk", "other").unwrap();
     vec![

@@ -5,7 +5,7 @@ use larder_kernel::{
     RelationshipId, RelationshipQuery, RelationshipType, SubGraph,
 };
 
-use crate::case::CaseResult;
+use crate::case::{CaseResult, Failure};
 use crate::expect;
 
 pub(super) fn entity_id(text: &str) -> CaseResult<EntityId> {
@@ -126,7 +126,8 @@ pub(super) async fn read(store: &dyn GraphStore, id: &str) -> CaseResult<Entity>
     expect::some(&format!("the entity {id:?}"), found.pop().flatten())
 }
 
-/// Checks that the graph contains exactly these records.
+/// Checks that the graph contains exactly these records. A store that cannot list yet is asked for each of
+/// them.
 pub(super) async fn graph_is(
     what: &str,
     store: &dyn GraphStore,
@@ -136,8 +137,20 @@ pub(super) async fn graph_is(
     let (mut entities, mut relationships) = (entities.to_vec(), relationships.to_vec());
     entities.sort_by(|left, right| left.id.cmp(&right.id));
     relationships.sort_by(|left, right| left.id.cmp(&right.id));
-    expect::equal(&format!("{what}: entities"), &all_entities(store).await?, &entities)?;
-    expect::equal(&format!("{what}: relationships"), &all_relationships(store).await?, &relationships)
+    let ids: Vec<_> = entities.iter().map(|entity| entity.id.clone()).collect();
+    let found = match all_entities(store).await {
+        Err(Failure::Missing { .. }) => store.get_entities(&ids).await?.into_iter().flatten().collect(),
+        found => found?,
+    };
+    expect::equal(&format!("{what}: entities"), &found, &entities)?;
+    let ids: Vec<_> = relationships.iter().map(|one| one.id.clone()).collect();
+    let found = match all_relationships(store).await {
+        // A graph without relationships needs no method that reads them.
+        Err(Failure::Missing { .. }) if ids.is_empty() => Vec::new(),
+        Err(Failure::Missing { .. }) => store.get_relationships(&ids).await?.into_iter().flatten().collect(),
+        found => found?,
+    };
+    expect::equal(&format!("{what}: relationships"), &found, &relationships)
 }
 
 /// Returns the ids and hops of a traversal, and the ids of its relationships, for a short comparison.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_kernel::{Appended, StoredMessage};
 
-use super::support::{all, append, at_once, either, numbered, seqs, texts, thread};
-use crate::case::CaseResult;
+use super::support::{all, append, at_once, counts, either, numbered, seqs, texts, thread};
+use crate::case::{CaseResult, implemented};
 use crate::context::Context;
 use crate::expect;
 use crate::suites::background::BackgroundTask;
@@ -44,7 +44,7 @@ pub(super) async fn concurrent_batches_neither_interleave_nor_get_lost(context: 
         written += count;
     }
     expect::equal("how many messages there are", &stored.len(), &written)?;
-    let info = stores.b.thread_info(&thread).await?;
+    let Some(info) = counts(&*stores.b, &thread).await? else { return Ok(()) };
     expect::equal("thread_info's messages", &usize::try_from(info.messages).ok(), &Some(written))
 }
 
@@ -84,9 +84,10 @@ pub(super) async fn a_reader_never_sees_part_of_a_batch(context: Context) -> Cas
                 // Read first, so that the last read follows the last write.
                 let last = done.load(Ordering::Acquire);
                 whole(&store.get_messages(&thread, 0, 1_000).await?, BATCH)?;
-                whole(&store.tail(&thread, None, 1_000).await?, BATCH)?;
-                let info = store.thread_info(&thread).await?;
-                expect::that(info.messages.is_multiple_of(5), "the count of whole batches", &info)?;
+                whole(&implemented(store.tail(&thread, None, 1_000).await)?.unwrap_or_default(), BATCH)?;
+                if let Some(info) = counts(&*store, &thread).await? {
+                    expect::that(info.messages.is_multiple_of(5), "the count of whole batches", &info)?;
+                }
                 if last {
                     return CaseResult::Ok(());
                 }

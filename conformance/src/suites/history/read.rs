@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
-use larder_kernel::{ChatMessage, HistoryProvider, Seq, StoredMessage, Thread};
+use larder_kernel::{ChatMessage, HistoryProvider, Replacement, Seq, StoredMessage, Thread};
 
 use super::support::{
-    Stores, all, append, at_once, either, numbered, reads_empty, replace_now, run, say, seqs, texts, thread,
+    Stores, all, append, at_once, counts, either, messages, numbered, reads_empty, run, say, seqs, texts,
+    thread,
 };
-use crate::case::CaseResult;
+use crate::case::{CaseResult, implemented};
 use crate::context::Context;
 use crate::expect;
 use crate::suites::background::BackgroundTask;
 
-/// Returns a thread whose numbers have holes and extend below 1, and its messages.
+/// Returns a thread whose numbers have holes and extend below 1, and its messages. What the store does not
+/// implement yet leaves no holes.
 async fn with_holes(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>)> {
     let thread = thread("holes")?;
     let mut batch = numbered("m", 12);
@@ -23,12 +25,19 @@ async fn with_holes(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>)>
         message.run = Some(run("hole")?);
     }
     append(&*stores.a, &thread, batch).await?;
-    stores.a.clear_run(&thread, &run("hole")?).await?;
-    replace_now(&*stores.a, &thread, Seq::new(2), &["r1", "r2", "r3", "r4", "r5"]).await?;
+    let cleared = implemented(stores.a.clear_run(&thread, &run("hole")?).await)?;
+    let mut replaced = None;
+    if let Some(info) = counts(&*stores.a, &thread).await? {
+        let summary = messages(&["r1", "r2", "r3", "r4", "r5"]);
+        let replacement = Replacement::new(Seq::new(2), summary).with_seen(info.last);
+        replaced = implemented(stores.a.replace(&thread, replacement).await)?;
+    }
     say(&*stores.a, &thread, &["n1", "n2"]).await?;
     let stored = all(&*stores.b, &thread).await?;
-    let expected = ["r1", "r2", "r3", "r4", "r5", "m3", "m4", "m6", "m7", "m9", "m10", "m12", "n1", "n2"];
-    expect::equal("the thread", &texts(&stored), &expected.to_vec())?;
+    if cleared.is_some() && replaced.is_some() {
+        let expected = ["r1", "r2", "r3", "r4", "r5", "m3", "m4", "m6", "m7", "m9", "m10", "m12", "n1", "n2"];
+        expect::equal("the thread", &texts(&stored), &expected.to_vec())?;
+    }
     Ok((thread, stored))
 }
 

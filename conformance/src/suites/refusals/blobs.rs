@@ -12,7 +12,7 @@ use larder_kernel::{
     PresignRequest, Result,
 };
 
-use super::inputs::{Bad, ids, limit, prefixes};
+use super::inputs::{Bad, Rule, at_least, at_most, ids, prefixes, rule, up_to};
 use super::{Refusal, Table, served, table};
 
 pub(super) fn tables() -> Vec<Table> {
@@ -31,6 +31,9 @@ pub(super) fn tables() -> Vec<Table> {
     ]
 }
 
+/// The rule of metadata values and content types.
+const HEADER: Rule = rule("holds something else than visible ASCII and inner spaces");
+
 fn kept() -> Result<BlobKey> {
     BlobKey::new("kept/plain")
 }
@@ -42,7 +45,7 @@ fn invisible() -> Vec<char> {
 }
 
 fn keys() -> Vec<Refusal> {
-    let mut bad: Vec<(String, Option<u64>, String)> =
+    let mut bad: Vec<(String, Rule, String)> =
         ids().iter().map(|(what, limit, text)| ((*what).to_owned(), *limit, text.clone())).collect();
     for text in [
         "/",
@@ -62,6 +65,7 @@ fn keys() -> Vec<Refusal> {
         "a/..",
         "a/./b",
         "a/../b",
+        "a/../../b",
         "a/b/../../..",
         "../..",
         "./.",
@@ -76,23 +80,18 @@ fn keys() -> Vec<Refusal> {
         "/.",
         "a\n/..",
     ] {
-        bad.push((format!("{text:?}"), None, text.to_owned()));
+        let segment = rule("a segment between `/` is empty, `.` or `..`");
+        bad.push((format!("{text:?}"), segment, text.to_owned()));
     }
-    let row = |(what, limit, text): (String, Option<u64>, String)| {
-        Refusal::value(what, "blob_key", limit, move || BlobKey::new(&text).map(drop))
+    let row = |(what, limit, text): (String, Rule, String)| {
+        Refusal::value("blob_key.new", what, "blob_key", limit, move || BlobKey::new(&text).map(drop))
     };
     bad.into_iter().map(row).collect()
 }
 
 /// Overwrites an existing blob, from bytes or from a stream.
-fn put(
-    what: String,
-    field: &'static str,
-    limit: Option<u64>,
-    options: BlobPutOptions,
-    streamed: bool,
-) -> Refusal {
-    Refusal::new(what, field, limit, move |stores| {
+fn put(what: String, field: &'static str, limit: Rule, options: BlobPutOptions, streamed: bool) -> Refusal {
+    Refusal::new("blobs.put", what, field, limit, move |stores| {
         let options = options.clone();
         Box::pin(async move {
             let bytes = Bytes::from_static(b"lost");
@@ -110,13 +109,14 @@ fn metadata_names() -> Vec<Refusal> {
     let named = |name: String| BlobPutOptions::default().with_metadata("good", "v").with_metadata(name, "v");
     let visible = (0x20..0x7f_u8).map(char::from);
     let allowed = |it: &char| it.is_ascii_lowercase() || it.is_ascii_digit() || "-_".contains(*it);
+    let letters = rule("only a-z, 0-9, `-` and `_` are allowed");
     let mut rows = Vec::new();
     for character in visible.filter(|it| !allowed(it)).chain(invisible()) {
         let what = format!("{character:?}");
-        rows.push(put(what, "metadata.name", None, named(format!("a{character}b")), false));
+        rows.push(put(what, "metadata.name", letters, named(format!("a{character}b")), false));
     }
-    let most = Some(128);
-    for (what, limit, name) in [("none", Some(1), String::new()), ("129 bytes", most, "n".repeat(129))] {
+    let most = up_to(128);
+    for (what, limit, name) in [("none", at_least(1), String::new()), ("129 bytes", most, "n".repeat(129))] {
         rows.push(put(what.to_owned(), "metadata.name", limit, named(name.clone()), false));
         rows.push(put(format!("{what}, streamed"), "metadata.name", limit, named(name), true));
     }
@@ -139,8 +139,8 @@ fn metadata_values() -> Vec<Refusal> {
     let with = |value: &str| BlobPutOptions::default().with_metadata("a", "good").with_metadata("b", value);
     let mut rows = Vec::new();
     for (what, value) in header_values() {
-        rows.push(put(format!("{what}, streamed"), "metadata.value", None, with(&value), true));
-        rows.push(put(what, "metadata.value", None, with(&value), false));
+        rows.push(put(format!("{what}, streamed"), "metadata.value", HEADER, with(&value), true));
+        rows.push(put(what, "metadata.value", HEADER, with(&value), false));
     }
     rows
 }
@@ -149,7 +149,7 @@ fn sizes() -> Vec<Refusal> {
     let entries = |count: usize| {
         (0..count).fold(BlobPutOptions::default(), |all, n| all.with_metadata(format!("n{n}"), "v"))
     };
-    let (most, bytes) = (limit(BLOB_METADATA_ENTRIES_MAX), limit(BLOB_METADATA_BYTES_MAX));
+    let (most, bytes) = (at_most(BLOB_METADATA_ENTRIES_MAX), at_most(BLOB_METADATA_BYTES_MAX));
     let one = |value: usize| BlobPutOptions::default().with_metadata("n", "v".repeat(value));
     let many = (0..20)
         .fold(BlobPutOptions::default(), |all, n| all.with_metadata(format!("n{n:02}"), "v".repeat(100)));
@@ -187,14 +187,14 @@ fn sizes() -> Vec<Refusal> {
 
 /// Content types of a write, or of a presigned one.
 fn content_types(presigned: Option<PresignMethod>) -> Vec<Refusal> {
-    let most = limit(CONTENT_TYPE_BYTES_MAX);
-    let mut bad: Vec<(String, Option<u64>, String)> = vec![
-        ("none".to_owned(), Some(1), String::new()),
+    let most = at_most(CONTENT_TYPE_BYTES_MAX);
+    let mut bad: Vec<(String, Rule, String)> = vec![
+        ("none".to_owned(), at_least(1), String::new()),
         ("257 bytes".to_owned(), most, "t".repeat(CONTENT_TYPE_BYTES_MAX + 1)),
         ("a kibibyte".to_owned(), most, "t".repeat(1024)),
     ];
-    bad.extend(header_values().into_iter().map(|(what, text)| (what, None, text)));
-    let row = |(what, limit, text): (String, Option<u64>, String)| match presigned {
+    bad.extend(header_values().into_iter().map(|(what, text)| (what, HEADER, text)));
+    let row = |(what, limit, text): (String, Rule, String)| match presigned {
         None => put(what, "content_type", limit, BlobPutOptions::default().with_content_type(text), false),
         Some(method) => presign(what, "content_type", limit, method, Duration::from_secs(60), Some(text)),
     };
@@ -204,14 +204,14 @@ fn content_types(presigned: Option<PresignMethod>) -> Vec<Refusal> {
 fn presign(
     what: String,
     field: &'static str,
-    limit: Option<u64>,
+    limit: Rule,
     method: PresignMethod,
     valid_for: Duration,
     content_type: Option<String>,
 ) -> Refusal {
     let mut request = PresignRequest::get(valid_for);
     (request.method, request.content_type) = (method, content_type);
-    Refusal::new(what, field, limit, move |stores| {
+    Refusal::new("blobs.presign", what, field, limit, move |stores| {
         let request = request.clone();
         Box::pin(async move { served(stores.blobs.as_ref())?.presign(&kept()?, &request).await.map(drop) })
     })
@@ -222,13 +222,20 @@ fn presigned_reads() -> Vec<Refusal> {
     let types = ["text/plain", "image/png", "application/octet-stream", "a", "text/plain; charset=utf-8"];
     let row = |text: &str| {
         let (get, time) = (PresignMethod::Get, Duration::from_secs(60));
-        presign(text.to_owned(), "content_type", None, get, time, Some(text.to_owned()))
+        presign(
+            text.to_owned(),
+            "content_type",
+            rule("only a write binds a content type"),
+            get,
+            time,
+            Some(text.to_owned()),
+        )
     };
     types.into_iter().map(row).collect()
 }
 
 fn validities() -> Vec<Refusal> {
-    let (least, most) = (Some(1), Some(PRESIGN_EXPIRY_MAX.as_secs()));
+    let (least, most) = (at_least(1), up_to(PRESIGN_EXPIRY_MAX.as_secs()));
     let times: [Bad<Duration>; 9] = [
         ("no time", least, Duration::ZERO),
         ("a nanosecond", least, Duration::from_nanos(1)),
@@ -266,22 +273,28 @@ fn ranges() -> Vec<Refusal> {
         bounded(u64::MAX, 0),
         bounded(u64::MAX, u64::MAX),
     ];
-    let read = |what: String, limit: Option<u64>, key: &'static str, range: ByteRange| {
-        Refusal::new(what, "range", limit, move |stores| {
+    let read = |what: String, limit: Rule, key: &'static str, range: ByteRange| {
+        Refusal::new("blobs.get", what, "range", limit, move |stores| {
             Box::pin(async move {
                 let options = BlobGetOptions::default().with_range(range);
                 served(stores.blobs.as_ref())?.get(&BlobKey::new(key)?, options).await.map(drop)
             })
         })
     };
-    let mut rows = Vec::new();
+    let past = Rule {
+        limit: Some(larder_kernel::check::size("bytes of plain kept".len())),
+        error: "empty, or begins at or past the blob's end",
+    };
+    let mut rows =
+        vec![read("a range past the end".to_owned(), past, "kept/plain", ByteRange::From(1_000_000))];
     for key in ["kept/plain", "absent"] {
         for range in bad {
             // The error of an empty range names the end.
             let ByteRange::Bounded { end, .. } = range else { continue };
-            rows.push(read(format!("{range:?} of {key}"), Some(end), key, range));
+            let empty = Rule { limit: Some(end), error: "empty" };
+            rows.push(read(format!("{range:?} of {key}"), empty, key, range));
         }
-        rows.push(read(format!("the last 0 bytes of {key}"), None, key, ByteRange::Suffix(0)));
+        rows.push(read(format!("the last 0 bytes of {key}"), rule("empty"), key, ByteRange::Suffix(0)));
     }
     rows
 }
@@ -290,12 +303,18 @@ fn listed() -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (what, limit, prefix) in prefixes() {
         for after in [None, Some("kept/plain"), Some("zzz")] {
-            rows.push(Refusal::new(format!("{what} after {after:?}"), "prefix", limit, move |stores| {
-                Box::pin(async move {
-                    let after = after.map(BlobKey::new).transpose()?;
-                    served(stores.blobs.as_ref())?.list(prefix, after.as_ref()).await.map(drop)
-                })
-            }));
+            rows.push(Refusal::new(
+                "blobs.list",
+                format!("{what} after {after:?}"),
+                "prefix",
+                limit,
+                move |stores| {
+                    Box::pin(async move {
+                        let after = after.map(BlobKey::new).transpose()?;
+                        served(stores.blobs.as_ref())?.list(prefix, after.as_ref()).await.map(drop)
+                    })
+                },
+            ));
         }
     }
     rows
@@ -303,14 +322,15 @@ fn listed() -> Vec<Refusal> {
 
 /// Tags that no store assigned.
 fn etags() -> Vec<Refusal> {
+    let visible = rule("holds something else than visible ASCII");
     let mut bad = vec![
-        ("nothing".to_owned(), Some(1), String::new()),
-        ("513 bytes".to_owned(), limit(ID_BYTES_MAX), "e".repeat(513)),
-        ("a space".to_owned(), None, "a b".to_owned()),
+        ("nothing".to_owned(), at_least(1), String::new()),
+        ("513 bytes".to_owned(), at_most(ID_BYTES_MAX), "e".repeat(513)),
+        ("a space".to_owned(), visible, "a b".to_owned()),
     ];
-    bad.extend(invisible().into_iter().map(|it| (format!("{it:?}"), None, format!("a{it}b"))));
-    let row = |(what, limit, text): (String, Option<u64>, String)| {
-        Refusal::value(what, "etag", limit, move || ETag::new(&text).map(drop))
+    bad.extend(invisible().into_iter().map(|it| (format!("{it:?}"), visible, format!("a{it}b"))));
+    let row = |(what, limit, text): (String, Rule, String)| {
+        Refusal::value("etag.new", what, "etag", limit, move || ETag::new(&text).map(drop))
     };
     bad.into_iter().map(row).collect()
 }

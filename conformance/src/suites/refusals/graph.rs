@@ -9,7 +9,10 @@ use larder_kernel::{
     PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result,
 };
 
-use super::inputs::{BadFilter, PLACES, STANDS, Stand, among, filters, limit, limits, metadata, refused_ids};
+use super::inputs::{
+    BadFilter, NUL, PLACES, Rule, STANDS, Stand, TWICE, among, at_least, at_most, filters, limits, metadata,
+    refused_ids, up_to,
+};
 use super::{Refusal, Table, served, table};
 
 pub(super) fn tables() -> Vec<Table> {
@@ -32,7 +35,8 @@ pub(super) fn tables() -> Vec<Table> {
 
 fn filter(entities: bool, bad: BadFilter, stand: Stand) -> Refusal {
     let (what, field, limit, make, operator) = bad;
-    Refusal::new(what, field, limit, move |stores| {
+    let call = if entities { "graph.find_entities" } else { "graph.find_relationships" };
+    Refusal::new(call, what, field, limit, move |stores| {
         let filter = Some(stand(make(operator)));
         Box::pin(async move {
             let store = served(stores.graph.as_ref())?;
@@ -57,10 +61,10 @@ fn edge(name: &str, source: &str) -> Result<Relationship> {
 }
 
 /// Batches of invalid size with any content: their names, the limit, and the number of items.
-const SIZES: [(&str, Option<u64>, usize); 3] = [
-    ("none", Some(1), 0),
-    ("one too many", limit(BATCH_GRAPH_ITEMS_MAX), BATCH_GRAPH_ITEMS_MAX + 1),
-    ("twice too many", limit(BATCH_GRAPH_ITEMS_MAX), BATCH_GRAPH_ITEMS_MAX * 2),
+const SIZES: [(&str, Rule, usize); 3] = [
+    ("none", at_least(1), 0),
+    ("one too many", at_most(BATCH_GRAPH_ITEMS_MAX), BATCH_GRAPH_ITEMS_MAX + 1),
+    ("twice too many", at_most(BATCH_GRAPH_ITEMS_MAX), BATCH_GRAPH_ITEMS_MAX * 2),
 ];
 
 fn entities() -> Vec<Refusal> {
@@ -70,7 +74,7 @@ fn entities() -> Vec<Refusal> {
                   batch: fn(Metadata, usize) -> Result<Vec<Entity>>,
                   properties: Option<&'static Metadata>,
                   at| {
-        Refusal::new(what, field, limit, move |stores| {
+        Refusal::new("graph.upsert_entities", what, field, limit, move |stores| {
             let properties = properties.cloned().unwrap_or_default();
             Box::pin(async move {
                 served(stores.graph.as_ref())?.upsert_entities(batch(properties, at)?).await.map(drop)
@@ -87,7 +91,7 @@ fn entities() -> Vec<Refusal> {
             rows.push(upsert(what, "entity.properties", *limit, batch, Some(properties), at));
         }
         let twice = |_, at| Ok(among([entity("twice")?, entity("kept-a")?], entity("twice")?, at));
-        rows.push(upsert(format!("an id twice, {place}"), "entities.id", None, twice, None, at));
+        rows.push(upsert(format!("an id twice, {place}"), "entities.id", TWICE, twice, None, at));
     }
     for (what, limit, count) in SIZES {
         let many = |_, count| (0..count).map(|number| entity(&format!("n{number}"))).collect();
@@ -103,7 +107,7 @@ fn relationships() -> Vec<Refusal> {
                   batch: fn(Metadata, usize) -> Result<Vec<Relationship>>,
                   properties: Option<&'static Metadata>,
                   at| {
-        Refusal::new(what, field, limit, move |stores| {
+        Refusal::new("graph.upsert_relationships", what, field, limit, move |stores| {
             let properties = properties.cloned().unwrap_or_default();
             Box::pin(async move {
                 served(stores.graph.as_ref())?.upsert_relationships(batch(properties, at)?).await.map(drop)
@@ -137,7 +141,7 @@ fn relationships() -> Vec<Refusal> {
         let twice = |_, at| {
             Ok(among([edge("twice", "kept-a")?, edge("new", "kept-a")?], edge("twice", "kept-c")?, at))
         };
-        rows.push(upsert(format!("an id twice, {place}"), "relationships.id", None, twice, None, at));
+        rows.push(upsert(format!("an id twice, {place}"), "relationships.id", TWICE, twice, None, at));
     }
     for (what, limit, count) in SIZES {
         let many = |_, count| (0..count).map(|number| edge(&format!("n{number}"), "kept-a")).collect();
@@ -152,40 +156,71 @@ fn pages() -> Vec<Refusal> {
         for after in [None, Some("kept-a")] {
             for kind in [None, Some("kept-person"), Some("kept-knows")] {
                 let name = |of: &str| format!("{of} of {kind:?} after {after:?}: {what}");
-                rows.push(Refusal::new(name("entities"), "limit", most, move |stores| {
-                    Box::pin(async move {
-                        let query = EntityQuery::default().with_type(kind.map(EntityType::new).transpose()?);
-                        let page =
-                            PageRequest::first(count).with_after(after.map(EntityId::new).transpose()?);
-                        served(stores.graph.as_ref())?.find_entities(&query, page).await.map(drop)
-                    })
-                }));
-                rows.push(Refusal::new(name("relationships"), "limit", most, move |stores| {
-                    Box::pin(async move {
-                        let relationship_type = kind.map(RelationshipType::new).transpose()?;
-                        let query = RelationshipQuery::default().with_type(relationship_type);
-                        let page =
-                            PageRequest::first(count).with_after(after.map(RelationshipId::new).transpose()?);
-                        served(stores.graph.as_ref())?.find_relationships(&query, page).await.map(drop)
-                    })
-                }));
+                rows.push(Refusal::new(
+                    "graph.find_entities",
+                    name("entities"),
+                    "limit",
+                    most,
+                    move |stores| {
+                        Box::pin(async move {
+                            let query =
+                                EntityQuery::default().with_type(kind.map(EntityType::new).transpose()?);
+                            let page =
+                                PageRequest::first(count).with_after(after.map(EntityId::new).transpose()?);
+                            served(stores.graph.as_ref())?.find_entities(&query, page).await.map(drop)
+                        })
+                    },
+                ));
+                rows.push(Refusal::new(
+                    "graph.find_relationships",
+                    name("relationships"),
+                    "limit",
+                    most,
+                    move |stores| {
+                        Box::pin(async move {
+                            let relationship_type = kind.map(RelationshipType::new).transpose()?;
+                            let query = RelationshipQuery::default().with_type(relationship_type);
+                            let page = PageRequest::first(count)
+                                .with_after(after.map(RelationshipId::new).transpose()?);
+                            served(stores.graph.as_ref())?.find_relationships(&query, page).await.map(drop)
+                        })
+                    },
+                ));
             }
         }
     }
+    rows.extend(too_many_ids());
+    rows
+}
+
+fn too_many_ids() -> Vec<Refusal> {
+    let mut rows = Vec::new();
     for count in [PAGE_ITEMS_MAX + 1, PAGE_ITEMS_MAX * 2] {
-        let most = limit(PAGE_ITEMS_MAX);
-        rows.push(Refusal::new(format!("{count} entities by id"), "ids", most, move |stores| {
-            Box::pin(async move {
-                let ids: Result<Vec<_>> = (0..count).map(|_| EntityId::new("kept-a")).collect();
-                served(stores.graph.as_ref())?.get_entities(&ids?).await.map(drop)
-            })
-        }));
-        rows.push(Refusal::new(format!("{count} relationships by id"), "ids", most, move |stores| {
-            Box::pin(async move {
-                let ids: Result<Vec<_>> = (0..count).map(|_| RelationshipId::new("kept-r1")).collect();
-                served(stores.graph.as_ref())?.get_relationships(&ids?).await.map(drop)
-            })
-        }));
+        let most = at_most(PAGE_ITEMS_MAX);
+        rows.push(Refusal::new(
+            "graph.get_entities",
+            format!("{count} entities by id"),
+            "ids",
+            most,
+            move |stores| {
+                Box::pin(async move {
+                    let ids: Result<Vec<_>> = (0..count).map(|_| EntityId::new("kept-a")).collect();
+                    served(stores.graph.as_ref())?.get_entities(&ids?).await.map(drop)
+                })
+            },
+        ));
+        rows.push(Refusal::new(
+            "graph.get_relationships",
+            format!("{count} relationships by id"),
+            "ids",
+            most,
+            move |stores| {
+                Box::pin(async move {
+                    let ids: Result<Vec<_>> = (0..count).map(|_| RelationshipId::new("kept-r1")).collect();
+                    served(stores.graph.as_ref())?.get_relationships(&ids?).await.map(drop)
+                })
+            },
+        ));
     }
     rows
 }
@@ -193,7 +228,7 @@ fn pages() -> Vec<Refusal> {
 fn walks() -> Vec<Refusal> {
     let mut rows = Vec::new();
     let mut add = |what: String, field, most, start: &'static str, query: NeighborQuery| {
-        rows.push(Refusal::new(what, field, most, move |stores| {
+        rows.push(Refusal::new("graph.neighbors", what, field, most, move |stores| {
             let query = query.clone();
             Box::pin(async move {
                 served(stores.graph.as_ref())?.neighbors(&EntityId::new(start)?, &query).await.map(drop)
@@ -203,25 +238,33 @@ fn walks() -> Vec<Refusal> {
     for start in ["kept-a", "absent"] {
         for direction in [Direction::Both, Direction::Out, Direction::In] {
             let at = format!("{direction:?} from {start}");
-            for depth in [NEIGHBORS_DEPTH_MAX + 1, 256, u32::MAX] {
-                let query = NeighborQuery::depth(depth).with_direction(direction);
+            for (depth, items) in [(NEIGHBORS_DEPTH_MAX + 1, 10), (256, 10), (u32::MAX, 10), (u32::MAX, 0)] {
+                let query = NeighborQuery::depth(depth).with_direction(direction).with_limit(items);
                 add(
-                    format!("{depth} hops, {at}"),
+                    format!("{depth} hops, {items} items, {at}"),
                     "depth",
-                    Some(u64::from(NEIGHBORS_DEPTH_MAX)),
+                    up_to(u64::from(NEIGHBORS_DEPTH_MAX)),
                     start,
                     query,
                 );
             }
             for (what, most, count) in limits() {
-                let query = NeighborQuery::depth(1).with_direction(direction).with_limit(count);
-                add(format!("a limit of {what}, {at}"), "limit", most, start, query);
+                for depth in [0, 1] {
+                    let query = NeighborQuery::depth(depth).with_direction(direction).with_limit(count);
+                    add(format!("a limit of {what}, {depth} hops, {at}"), "limit", most, start, query);
+                }
             }
             let kinds: Vec<_> = (0..=RELATIONSHIP_TYPES_MAX)
                 .flat_map(|number| RelationshipType::new(format!("t{number}")))
                 .collect();
             let query = NeighborQuery::depth(1).with_direction(direction).with_types(kinds);
-            add(format!("65 types, {at}"), "relationship_types", limit(RELATIONSHIP_TYPES_MAX), start, query);
+            add(
+                format!("65 types, {at}"),
+                "relationship_types",
+                at_most(RELATIONSHIP_TYPES_MAX),
+                start,
+                query,
+            );
         }
     }
     rows
@@ -237,8 +280,8 @@ fn ids() -> Vec<Refusal> {
     .concat()
 }
 
-/// The description, the field and the limit of the error, the text and the parameters.
-type BadQuery = (String, &'static str, Option<u64>, String, Option<&'static Metadata>);
+/// The description, the field of the error, the rule, the text and the parameters.
+type BadQuery = (String, &'static str, Rule, String, Option<&'static Metadata>);
 
 fn queries() -> Vec<Refusal> {
     const ALL: &str = "MATCH (n:Entity) RETURN n";
@@ -251,20 +294,20 @@ fn queries() -> Vec<Refusal> {
         ("at the end", format!("{ALL}\0")),
         ("within", "MATCH (n\0) RETURN n".to_owned()),
     ] {
-        bad.push((format!("NUL {what}"), "query", None, text, None));
+        bad.push((format!("NUL {what}"), "query", NUL, text, None));
     }
     for (what, blank) in [("a byte", " "), ("two", "é")] {
         let text = format!("{ALL} // {}", blank.repeat(CYPHER_BYTES_MAX));
         bad.push((
             format!("a text too long, in letters of {what}"),
             "query",
-            limit(CYPHER_BYTES_MAX),
+            at_most(CYPHER_BYTES_MAX),
             text,
             None,
         ));
     }
     let row = |(what, field, limit, text, parameters): BadQuery| {
-        Refusal::new(what, field, limit, move |stores| {
+        Refusal::new("graph.cypher", what, field, limit, move |stores| {
             let (text, parameters) = (text.clone(), parameters.cloned().unwrap_or_default());
             Box::pin(async move {
                 let store = served(stores.graph.as_ref())?;

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use larder_kernel::limits::{
-    BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX,
+    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX,
     MESSAGE_PARTS_MAX, METADATA_BYTES_MAX,
 };
 use larder_kernel::{
@@ -11,7 +11,9 @@ use larder_kernel::{
     Metadata, PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
 };
 
-use super::inputs::{Bad, PLACES, among, durations, ids, limit, limits, metadata, refused_ids};
+use super::inputs::{
+    Bad, PLACES, Rule, among, at_least, at_most, durations, ids, limits, metadata, refused_ids, rule,
+};
 use super::{Refusal, Table, served, table};
 
 pub(super) fn tables() -> Vec<Table> {
@@ -63,9 +65,10 @@ fn write(
     messages: impl Fn() -> Vec<ChatMessage> + Send + Sync + 'static,
     what: String,
     field: &'static str,
-    limit: Option<u64>,
+    limit: Rule,
 ) -> Refusal {
-    Refusal::new(what, field, limit, move |stores| {
+    let call = if matches!(way, Way::Replace) { "history.replace" } else { "history.append_many" };
+    Refusal::new(call, what, field, limit, move |stores| {
         let messages = messages();
         Box::pin(async move {
             let (store, plain) = (served(stores.history.as_ref())?, AppendOptions::default());
@@ -89,8 +92,8 @@ fn good() -> [ChatMessage; 2] {
     [ChatMessage::user("good"), ChatMessage::assistant("good")]
 }
 
-/// The description, the field and the limit of the error, and the message.
-type BadMessage = (String, &'static str, Option<u64>, ChatMessage);
+/// The description, the field of the error, the rule, and the message.
+type BadMessage = (String, &'static str, Rule, ChatMessage);
 
 /// Messages with one invalid part each.
 fn parts() -> &'static [BadMessage] {
@@ -99,7 +102,7 @@ fn parts() -> &'static [BadMessage] {
 }
 
 fn make_parts() -> Vec<BadMessage> {
-    let (most, plain) = (limit(MESSAGE_PARTS_MAX), || ChatMessage::assistant(""));
+    let (most, plain) = (at_most(MESSAGE_PARTS_MAX), || ChatMessage::assistant(""));
     let mut all = Vec::new();
     for (what, limit, text) in ids() {
         let call = |id: &str, name: &str| plain().with_tool_call(ToolCall::new(id, name, "{}"));
@@ -123,11 +126,11 @@ fn make_parts() -> Vec<BadMessage> {
         all.push((
             "a long content type".to_owned(),
             field,
-            limit(CONTENT_TYPE_BYTES_MAX),
+            at_most(CONTENT_TYPE_BYTES_MAX),
             plain().with_blob(long),
         ));
     }
-    let size = limit(MESSAGE_BYTES_MAX);
+    let size = at_most(MESSAGE_BYTES_MAX);
     all.push((
         "a text too large".to_owned(),
         "message",
@@ -137,6 +140,9 @@ fn make_parts() -> Vec<BadMessage> {
     let metadata = Metadata::new().with("k", "x".repeat(MESSAGE_BYTES_MAX));
     let metadata = ChatMessage::user("").with_metadata(metadata);
     all.push(("metadata too large".to_owned(), "message", size, metadata));
+    let half = ToolCall::new("c", "t", "x".repeat(MESSAGE_BYTES_MAX / 2));
+    let together = ChatMessage::user("x".repeat(MESSAGE_BYTES_MAX / 2 - 1)).with_tool_call(half);
+    all.push(("parts too large together".to_owned(), "message", size, together));
     all
 }
 
@@ -144,7 +150,8 @@ fn messages() -> Vec<Table> {
     let of = |way: Way| {
         let mut rows = Vec::new();
         // The metadata of a message has only the limit of the message.
-        let unlimited = |(_, bytes, _): &&Bad<Metadata>| *bytes != limit(METADATA_BYTES_MAX);
+        let most = at_most(METADATA_BYTES_MAX);
+        let unlimited = |(_, rule, _): &&Bad<Metadata>| *rule != most;
         for (what, limit, metadata) in metadata().iter().filter(unlimited) {
             for (place, at) in PLACES {
                 let bad = move || ChatMessage::user("").with_metadata(metadata.clone());
@@ -156,9 +163,11 @@ fn messages() -> Vec<Table> {
             rows.push(write(way, move || among(good(), bad.clone(), 2), what.clone(), field, *limit));
         }
         let many = || vec![ChatMessage::user("m"); BATCH_MESSAGES_MAX + 1];
-        rows.push(write(way, many, "too many messages".to_owned(), "messages", limit(BATCH_MESSAGES_MAX)));
+        let heavy = || vec![ChatMessage::user("x".repeat(MESSAGE_BYTES_MAX)); 5];
+        rows.push(write(way, heavy, "too many bytes".to_owned(), "messages.bytes", at_most(BATCH_BYTES_MAX)));
+        rows.push(write(way, many, "too many messages".to_owned(), "messages", at_most(BATCH_MESSAGES_MAX)));
         if !matches!(way, Way::Replace) {
-            rows.push(write(way, Vec::new, "no messages".to_owned(), "messages", Some(1)));
+            rows.push(write(way, Vec::new, "no messages".to_owned(), "messages", at_least(1)));
         }
         table(way.name(), rows)
     };
@@ -191,9 +200,15 @@ fn windows() -> Vec<Refusal> {
     rows
 }
 
-fn window(read: Read, is_there: bool, what: &str, most: Option<u64>, count: usize) -> Refusal {
+fn window(read: Read, is_there: bool, what: &str, most: Rule, count: usize) -> Refusal {
     let what = format!("{read:?} of a thread that is there: {is_there}, {what}");
-    Refusal::new(what, "limit", most, move |stores| {
+    let call = match read {
+        Read::From(_) => "history.get_messages",
+        Read::Before(_) => "history.tail",
+        Read::Matching(_) => "history.tail_matching",
+        Read::After(_) => "history.page_after",
+    };
+    Refusal::new(call, what, "limit", most, move |stores| {
         Box::pin(async move {
             let (store, thread) =
                 (served(stores.history.as_ref())?, if is_there { kept()? } else { fresh()? });
@@ -216,7 +231,7 @@ fn lists() -> Vec<Refusal> {
         for agent in [None, Some("agent kept"), Some("nobody")] {
             for after in [None, Some("first kept")] {
                 let what = format!("threads of {agent:?} after {after:?}: {what}");
-                rows.push(Refusal::new(what, "limit", most, move |stores| {
+                rows.push(Refusal::new("history.list_threads", what, "limit", most, move |stores| {
                     Box::pin(async move {
                         let agent = agent.map(AgentId::new).transpose()?;
                         let after = after.map(|session| Thread::new("agent kept", session)).transpose()?;
@@ -237,18 +252,33 @@ fn lives() -> Vec<Refusal> {
             for is_there in [true, false] {
                 let thread = move || if is_there { kept() } else { fresh() };
                 let what = format!("{how}, {what}, of a thread that is there: {is_there}");
-                rows.push(Refusal::new(format!("set, {what}"), "ttl", limit, move |stores| {
-                    Box::pin(
-                        async move { served(stores.history.as_ref())?.set_ttl(&thread()?, Some(ttl)).await },
-                    )
-                }));
-                rows.push(Refusal::new(format!("appended, {what}"), "ttl", limit, move |stores| {
-                    Box::pin(async move {
-                        let options = AppendOptions::default().with_ttl(ttl);
-                        let store = served(stores.history.as_ref())?;
-                        store.append_many(&thread()?, vec![ChatMessage::user("x")], options).await.map(drop)
-                    })
-                }));
+                rows.push(Refusal::new(
+                    "history.set_ttl",
+                    format!("set, {what}"),
+                    "ttl",
+                    limit,
+                    move |stores| {
+                        Box::pin(async move {
+                            served(stores.history.as_ref())?.set_ttl(&thread()?, Some(ttl)).await
+                        })
+                    },
+                ));
+                rows.push(Refusal::new(
+                    "history.append_many",
+                    format!("appended, {what}"),
+                    "ttl",
+                    limit,
+                    move |stores| {
+                        Box::pin(async move {
+                            let options = AppendOptions::default().with_ttl(ttl);
+                            let store = served(stores.history.as_ref())?;
+                            store
+                                .append_many(&thread()?, vec![ChatMessage::user("x")], options)
+                                .await
+                                .map(drop)
+                        })
+                    },
+                ));
             }
         }
     }
@@ -264,36 +294,42 @@ fn author_filters() -> Vec<Refusal> {
     fn role(number: usize) -> Result<AgentRole> {
         AgentRole::new(format!("r{number}"))
     }
-    let kinds: [Bad<Add>; 5] = [
-        ("agents included", None, |filter, number| Ok(filter.include_agent(agent(number)?))),
-        ("agents excluded", None, |filter, number| Ok(filter.exclude_agent(agent(number)?))),
-        ("roles included", None, |filter, number| Ok(filter.include_role(role(number)?))),
-        ("roles excluded", None, |filter, number| Ok(filter.exclude_role(role(number)?))),
-        ("all kinds in turn", None, |filter, number| match number % 4 {
+    let kinds: [(&str, Add); 5] = [
+        ("agents included", |filter, number| Ok(filter.include_agent(agent(number)?))),
+        ("agents excluded", |filter, number| Ok(filter.exclude_agent(agent(number)?))),
+        ("roles included", |filter, number| Ok(filter.include_role(role(number)?))),
+        ("roles excluded", |filter, number| Ok(filter.exclude_role(role(number)?))),
+        ("all kinds in turn", |filter, number| match number % 4 {
             0 => Ok(filter.include_agent(agent(number)?)),
             1 => Ok(filter.exclude_agent(agent(number)?)),
             2 => Ok(filter.include_role(role(number)?)),
             _ => Ok(filter.exclude_role(role(number)?)),
         }),
     ];
-    let most = limit(MESSAGE_FILTER_TERMS_MAX);
-    let row = |(what, _, add): Bad<Add>, count: usize, at: usize| {
-        Refusal::new(format!("{count} {what}, a limit of {at}"), "filter", most, move |stores| {
-            Box::pin(async move {
-                let filter = (0..count).try_fold(MessageFilter::new(), add)?;
-                let store = served(stores.history.as_ref())?;
-                store.tail_matching(&kept()?, &filter, None, at).await.map(drop)
-            })
-        })
+    let most = at_most(MESSAGE_FILTER_TERMS_MAX);
+    let row = |(what, add): (&str, Add), count: usize, at: usize| {
+        Refusal::new(
+            "history.tail_matching",
+            format!("{count} {what}, a limit of {at}"),
+            "filter",
+            most,
+            move |stores| {
+                Box::pin(async move {
+                    let filter = (0..count).try_fold(MessageFilter::new(), add)?;
+                    let store = served(stores.history.as_ref())?;
+                    store.tail_matching(&kept()?, &filter, None, at).await.map(drop)
+                })
+            },
+        )
     };
     let each = |kind| [(65, 0), (65, 10), (1_000, 10)].map(|(count, at)| row(kind, count, at));
     kinds.into_iter().flat_map(each).collect()
 }
 
 fn replacements() -> Vec<Refusal> {
-    let row = |up_to: Seq, seen: Seq, field, messages: usize| {
+    let row = |up_to: Seq, seen: Seq, (field, rule): (&'static str, Rule), messages: usize| {
         let what = format!("up to {up_to:?}, seen {seen:?}, {messages} messages");
-        Refusal::new(what, field, None, move |stores| {
+        Refusal::new("history.replace", what, field, rule, move |stores| {
             Box::pin(async move {
                 let messages = vec![ChatMessage::system("summary"); messages];
                 let replacement = Replacement::new(up_to, messages).with_seen(seen);
@@ -301,14 +337,16 @@ fn replacements() -> Vec<Refusal> {
             })
         })
     };
+    let below = ("up_to", rule("a replacement ends at 0 or later"));
+    let unseen = ("seen", rule("before up_to: what is replaced must have been read"));
     let mut rows = Vec::new();
     for messages in [0, 1, 3] {
         for up_to in [Seq::MIN, Seq::new(-1_000), Seq::new(-1)] {
-            rows.push(row(up_to, up_to, "up_to", messages));
-            rows.push(row(up_to, Seq::new(7), "up_to", messages));
+            rows.push(row(up_to, up_to, below, messages));
+            rows.push(row(up_to, Seq::new(7), below, messages));
         }
         for (up_to, seen) in [(3, 2), (1, 0), (7, i64::MIN), (i64::MAX, i64::MAX - 1), (0, -1)] {
-            rows.push(row(Seq::new(up_to), Seq::new(seen), "seen", messages));
+            rows.push(row(Seq::new(up_to), Seq::new(seen), unseen, messages));
         }
     }
     rows

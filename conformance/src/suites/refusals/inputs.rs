@@ -1,4 +1,4 @@
-//! Kinds of invalid input for any method: a short name, the limit that the error names, and the input.
+//! Kinds of invalid input for any method: a short name, the rule that the input breaks, and the input.
 //!
 //! Some inputs are large and appear in hundreds of rows. So each is created once, and a row copies it when it
 //! is called.
@@ -15,13 +15,42 @@ use serde_json::{Value, json};
 
 use super::Refusal;
 
-/// Returns a size in the form that errors use.
-pub(super) const fn limit(value: usize) -> Option<u64> {
-    Some(value as u64)
+/// The rule that an input breaks, as the error states it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    /// The limit that the error names.
+    pub(super) limit: Option<u64>,
+    /// The text of the error.
+    pub(super) error: &'static str,
 }
 
+/// Returns a rule without a limit.
+pub(super) const fn rule(error: &'static str) -> Rule {
+    Rule { limit: None, error }
+}
+
+/// Returns the rule of a greatest size.
+pub(super) const fn at_most(limit: usize) -> Rule {
+    up_to(limit as u64)
+}
+
+/// Returns the rule of a greatest number.
+pub(super) const fn up_to(limit: u64) -> Rule {
+    Rule { limit: Some(limit), error: "over the limit" }
+}
+
+/// Returns the rule of a least number.
+pub(super) const fn at_least(limit: u64) -> Rule {
+    Rule { limit: Some(limit), error: "under the limit" }
+}
+
+/// The rule of every text.
+pub(super) const NUL: Rule = rule("holds a NUL character");
+/// The rule of every batch whose items have ids.
+pub(super) const TWICE: Rule = rule("the same id stands twice in one call");
+
 /// Invalid input of one kind.
-pub(super) type Bad<T> = (&'static str, Option<u64>, T);
+pub(super) type Bad<T> = (&'static str, Rule, T);
 
 /// Texts that are not valid ids.
 pub(super) fn ids() -> &'static [Bad<String>] {
@@ -30,27 +59,29 @@ pub(super) fn ids() -> &'static [Bad<String>] {
 }
 
 fn make_ids() -> Vec<Bad<String>> {
-    let most = limit(ID_BYTES_MAX);
+    let most = at_most(ID_BYTES_MAX);
     vec![
-        ("nothing", Some(1), String::new()),
+        ("nothing", at_least(1), String::new()),
         ("513 bytes", most, "x".repeat(513)),
         ("257 letters of two bytes", most, "é".repeat(257)),
         ("171 letters of three bytes", most, "日".repeat(171)),
         ("129 letters of four bytes", most, "🦀".repeat(129)),
         ("a mebibyte", most, "x".repeat(1 << 20)),
         ("513 bytes with NUL", most, format!("{}\0", "x".repeat(512))),
-        ("NUL alone", None, "\0".to_owned()),
-        ("NUL at the beginning", None, "\0a".to_owned()),
-        ("NUL in the middle", None, "a\0b".to_owned()),
-        ("NUL at the end", None, "a\0".to_owned()),
-        ("NUL as the last of 512 bytes", None, format!("{}\0", "x".repeat(511))),
+        ("NUL alone", NUL, "\0".to_owned()),
+        ("NUL at the beginning", NUL, "\0a".to_owned()),
+        ("NUL in the middle", NUL, "a\0b".to_owned()),
+        ("NUL at the end", NUL, "a\0".to_owned()),
+        ("NUL as the last of 512 bytes", NUL, format!("{}\0", "x".repeat(511))),
     ]
 }
 
 /// Returns the rows of an id's type: its constructor rejects every invalid text.
 pub(super) fn refused_ids<T: 'static>(field: &'static str, make: fn(String) -> Result<T>) -> Vec<Refusal> {
-    let row = |(what, limit, text): &'static Bad<String>| {
-        Refusal::value(format!("{field} of {what}"), field, *limit, move || make(text.clone()).map(drop))
+    let row = |(kind, rule, text): &'static Bad<String>| {
+        Refusal::value("id.new", format!("{field} of {kind}"), field, *rule, move || {
+            make(text.clone()).map(drop)
+        })
     };
     ids().iter().map(row).collect()
 }
@@ -72,7 +103,7 @@ pub(super) fn metadata() -> &'static [Bad<Metadata>] {
 }
 
 fn make_metadata() -> Vec<Bad<Metadata>> {
-    let (bytes, depth) = (limit(METADATA_BYTES_MAX), limit(JSON_DEPTH_MAX));
+    let (bytes, depth) = (at_most(METADATA_BYTES_MAX), at_most(JSON_DEPTH_MAX));
     let one = |value: Value| Metadata::new().with("k", value);
     let many = (0..8_192).fold(Metadata::new(), |all, number| all.with(format!("{number:04}"), number));
     vec![
@@ -89,18 +120,18 @@ fn make_metadata() -> Vec<Bad<Metadata>> {
         ("a list too deep beside others", depth, {
             one(json!([1, nested(JSON_DEPTH_MAX - 1, |inner| json!([inner])), 2]))
         }),
-        ("NUL as a key", None, Metadata::new().with("\0", 1)),
-        ("NUL in a key after a good one", None, Metadata::new().with("a", 1).with("b\0", 1)),
-        ("NUL in a key further in", None, one(json!([{ "a\0b": null }]))),
-        ("NUL as a text", None, one(json!("\0"))),
-        ("NUL in a text of a list", None, one(json!(["a", "b\0"]))),
-        ("NUL in a text of an object", None, one(json!({ "a": { "b": "\0c" } }))),
+        ("NUL as a key", NUL, Metadata::new().with("\0", 1)),
+        ("NUL in a key after a good one", NUL, Metadata::new().with("a", 1).with("b\0", 1)),
+        ("NUL in a key further in", NUL, one(json!([{ "a\0b": null }]))),
+        ("NUL as a text", NUL, one(json!("\0"))),
+        ("NUL in a text of a list", NUL, one(json!(["a", "b\0"]))),
+        ("NUL in a text of an object", NUL, one(json!({ "a": { "b": "\0c" } }))),
     ]
 }
 
 /// Invalid times to live and leases.
 pub(super) fn durations() -> Vec<Bad<Duration>> {
-    let (least, most) = (Some(TTL_MS_MIN), Some(TTL_MS_MAX));
+    let (least, most) = (at_least(TTL_MS_MIN), up_to(TTL_MS_MAX));
     vec![
         ("no time", least, Duration::ZERO),
         ("a nanosecond", least, Duration::from_nanos(1)),
@@ -115,7 +146,7 @@ pub(super) fn durations() -> Vec<Bad<Duration>> {
 
 /// Invalid page limits.
 pub(super) fn limits() -> Vec<Bad<usize>> {
-    let most = limit(PAGE_ITEMS_MAX);
+    let most = at_most(PAGE_ITEMS_MAX);
     vec![
         ("one too many", most, PAGE_ITEMS_MAX + 1),
         ("ten times too many", most, PAGE_ITEMS_MAX * 10),
@@ -125,8 +156,8 @@ pub(super) fn limits() -> Vec<Bad<usize>> {
     ]
 }
 
-/// An invalid filter: its name, the field and the limit of the error, and its constructor.
-pub(super) type BadFilter = (String, &'static str, Option<u64>, fn(Operator) -> Filter, Operator);
+/// An invalid filter: its name, the field of the error, the rule, and its constructor.
+pub(super) type BadFilter = (String, &'static str, Rule, fn(Operator) -> Filter, Operator);
 
 /// The operators, as functions of a field's keys and an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,17 +217,17 @@ pub(super) fn filters() -> Vec<BadFilter> {
         let mut add = |what: &str, field, limit, make: fn(Operator) -> Filter| {
             all.push((format!("{operator:?} {what}"), field, limit, make, operator));
         };
-        add("of no field", "filter.field", Some(1), |it| it.on(Vec::new(), json!(1)));
-        add("of nine keys", "filter.field", limit(FILTER_PATH_KEYS_MAX), |it| {
+        add("of no field", "filter.field", at_least(1), |it| it.on(Vec::new(), json!(1)));
+        add("of nine keys", "filter.field", at_most(FILTER_PATH_KEYS_MAX), |it| {
             it.on(vec!["k".to_owned(); FILTER_PATH_KEYS_MAX + 1], json!(1))
         });
-        add("of a field with NUL", "filter.field", None, |it| it.on(vec!["a\0".to_owned()], json!(1)));
+        add("of a field with NUL", "filter.field", NUL, |it| it.on(vec!["a\0".to_owned()], json!(1)));
         if operator.has_operand() {
-            add("with NUL", "filter.value", None, |it| it.on(marker(), json!(["a", "\0"])));
-            add("with an operand too deep", "filter.value", limit(JSON_DEPTH_MAX), |it| {
+            add("with NUL", "filter.value", NUL, |it| it.on(marker(), json!(["a", "\0"])));
+            add("with an operand too deep", "filter.value", at_most(JSON_DEPTH_MAX), |it| {
                 it.on(marker(), nested(JSON_DEPTH_MAX + 1, |inner| json!([inner])))
             });
-            add("with an operand too large", "filter.value", limit(METADATA_BYTES_MAX), |it| {
+            add("with an operand too large", "filter.value", at_most(METADATA_BYTES_MAX), |it| {
                 it.on(marker(), json!("x".repeat(METADATA_BYTES_MAX + 1)))
             });
         }
@@ -206,8 +237,8 @@ pub(super) fn filters() -> Vec<BadFilter> {
 }
 
 fn groups() -> Vec<BadFilter> {
-    const NODES: Option<u64> = limit(FILTER_NODES_MAX);
-    const DEPTH: Option<u64> = limit(JSON_DEPTH_MAX);
+    const NODES: Rule = at_most(FILTER_NODES_MAX);
+    const DEPTH: Rule = at_most(JSON_DEPTH_MAX);
     fn some() -> Filter {
         Filter::exists("marker")
     }
@@ -230,11 +261,11 @@ fn groups() -> Vec<BadFilter> {
         row("disjunctions too deep", "filter.depth", DEPTH, |_| {
             (0..JSON_DEPTH_MAX).fold(some(), |inner, _| Filter::any([inner]))
         }),
-        row("one of too many values", "filter.values", limit(PAGE_ITEMS_MAX), |_| {
+        row("one of too many values", "filter.values", at_most(PAGE_ITEMS_MAX), |_| {
             Filter::is_in("marker", 0..10_001)
         }),
-        row("NUL as a key asked for", "filter.key", None, |_| Filter::contains_key("marker", "\0")),
-        row("NUL in a key asked for", "filter.key", None, |_| Filter::contains_key("marker", "a\0b")),
+        row("NUL as a key asked for", "filter.key", NUL, |_| Filter::contains_key("marker", "\0")),
+        row("NUL in a key asked for", "filter.key", NUL, |_| Filter::contains_key("marker", "a\0b")),
     ]
 }
 

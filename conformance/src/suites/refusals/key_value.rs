@@ -6,7 +6,7 @@ use bytes::Bytes;
 use larder_kernel::limits::VALUE_BYTES_MAX;
 use larder_kernel::{BucketName, Key, KeyValueCondition, KeyValuePutOptions, PageRequest, Revision};
 
-use super::inputs::{durations, limit, limits, prefixes, refused_ids};
+use super::inputs::{Rule, at_most, durations, limits, prefixes, refused_ids};
 use super::{Refusal, Table, served, table};
 
 /// The targets of a put: an existing key, a missing key, a deleted key, and a missing bucket.
@@ -36,19 +36,13 @@ pub(super) fn tables() -> Vec<Table> {
     ]
 }
 
-fn put(
-    what: &str,
-    field: &'static str,
-    limit: Option<u64>,
-    value: &Bytes,
-    ttl: Option<Duration>,
-) -> Vec<Refusal> {
+fn put(what: &str, field: &'static str, limit: Rule, value: &Bytes, ttl: Option<Duration>) -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (bucket, key) in PLACES {
         for condition in CONDITIONS {
             let value = value.clone();
             let what = format!("{what} at {key} of {bucket}, {condition:?}");
-            rows.push(Refusal::new(what, field, limit, move |stores| {
+            rows.push(Refusal::new("key_value.put", what, field, limit, move |stores| {
                 let value = value.clone();
                 Box::pin(async move {
                     let (bucket, key) = (BucketName::new(bucket)?, Key::new(key)?);
@@ -65,7 +59,7 @@ fn values() -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (what, size) in [("a byte too many", VALUE_BYTES_MAX + 1), ("twice too many", VALUE_BYTES_MAX * 2)] {
         let value = Bytes::from(vec![b'x'; size]);
-        rows.extend(put(what, "value", limit(VALUE_BYTES_MAX), &value, None));
+        rows.extend(put(what, "value", at_most(VALUE_BYTES_MAX), &value, None));
     }
     rows
 }
@@ -83,7 +77,7 @@ fn pages() -> Vec<Refusal> {
             for bucket in ["kept-bucket", "absent"] {
                 for prefix in ["", "kept"] {
                     let what = format!("{prefix:?} of {bucket} after {after:?}: {what}");
-                    rows.push(Refusal::new(what, "limit", most, move |stores| {
+                    rows.push(Refusal::new("key_value.list", what, "limit", most, move |stores| {
                         Box::pin(async move {
                             let page = PageRequest::first(count).with_after(after.map(Key::new).transpose()?);
                             let bucket = BucketName::new(bucket)?;
@@ -93,6 +87,7 @@ fn pages() -> Vec<Refusal> {
                 }
             }
             rows.push(Refusal::new(
+                "key_value.list_buckets",
                 format!("buckets after {after:?}: {what}"),
                 "limit",
                 most,
@@ -116,7 +111,7 @@ fn listed() -> Vec<Refusal> {
             for count in [0, 1, 10_000] {
                 for after in [None, Some("kept/key-0")] {
                     let what = format!("{what} in {bucket}, {count} after {after:?}");
-                    rows.push(Refusal::new(what, "prefix", limit, move |stores| {
+                    rows.push(Refusal::new("key_value.list", what, "prefix", limit, move |stores| {
                         Box::pin(async move {
                             let page = PageRequest::first(count).with_after(after.map(Key::new).transpose()?);
                             let bucket = BucketName::new(bucket)?;
@@ -136,7 +131,7 @@ fn watched() -> Vec<Refusal> {
         for bucket in ["kept-bucket", "absent"] {
             for after in [0, 1, u64::MAX] {
                 let what = format!("{what} in {bucket} after {after}");
-                rows.push(Refusal::new(what, "prefix", limit, move |stores| {
+                rows.push(Refusal::new("key_value.watch", what, "prefix", limit, move |stores| {
                     Box::pin(async move {
                         let (bucket, after) = (BucketName::new(bucket)?, Revision::new(after));
                         served(stores.key_value.as_ref())?.watch(&bucket, prefix, after).await.map(drop)

@@ -8,7 +8,9 @@ use larder_kernel::{
     TaskPosition, TaskQuery, TaskStatus, Transition, WorkerId,
 };
 
-use super::inputs::{PLACES, among, durations, limit, limits, metadata, refused_ids};
+use super::inputs::{
+    PLACES, Rule, TWICE, among, at_least, at_most, durations, limits, metadata, refused_ids, up_to,
+};
 use super::{Refusal, Table, served, table};
 
 pub(super) fn tables() -> Vec<Table> {
@@ -63,9 +65,13 @@ fn write(
     tasks: impl Fn() -> Result<Vec<NewTask>> + Send + Sync + 'static,
     what: String,
     field: &'static str,
-    limit: Option<u64>,
+    limit: Rule,
 ) -> Refusal {
-    Refusal::new(what, field, limit, move |stores| {
+    let call = match way {
+        Way::NewBoard | Way::BoardThatIsThere => "tasks.create_task_list",
+        Way::Addition | Way::AdditionToNoBoard => "tasks.add_tasks",
+    };
+    Refusal::new(call, what, field, limit, move |stores| {
         let tasks = tasks();
         Box::pin(async move {
             let tasks = tasks?;
@@ -82,8 +88,8 @@ fn write(
     })
 }
 
-/// The description, the field and the limit of the error, and the task.
-type BadTask = (String, &'static str, Option<u64>, NewTask);
+/// The description, the field of the error, the rule, and the task.
+type BadTask = (String, &'static str, Rule, NewTask);
 
 /// Tasks with one invalid part each.
 fn bad_tasks() -> &'static [BadTask] {
@@ -99,22 +105,26 @@ fn make_bad_tasks(plain: &NewTask) -> Vec<BadTask> {
         all.push((format!("metadata of {what}"), "task.metadata", *limit, bad));
     }
     let titles = [
-        ("no title", Some(1), String::new()),
-        ("a title too long", limit(TASK_TITLE_BYTES_MAX), "t".repeat(TASK_TITLE_BYTES_MAX + 1)),
-        ("a title too long in bytes", limit(TASK_TITLE_BYTES_MAX), "é".repeat(TASK_TITLE_BYTES_MAX / 2 + 1)),
-        ("a title far too long", limit(TASK_TITLE_BYTES_MAX), "t".repeat(1 << 20)),
+        ("no title", at_least(1), String::new()),
+        ("a title too long", at_most(TASK_TITLE_BYTES_MAX), "t".repeat(TASK_TITLE_BYTES_MAX + 1)),
+        (
+            "a title too long in bytes",
+            at_most(TASK_TITLE_BYTES_MAX),
+            "é".repeat(TASK_TITLE_BYTES_MAX / 2 + 1),
+        ),
+        ("a title far too long", at_most(TASK_TITLE_BYTES_MAX), "t".repeat(1 << 20)),
     ];
     for (what, limit, title) in titles {
         let mut bad = plain.clone();
         bad.title = title;
         all.push((what.to_owned(), "task.title", limit, bad));
     }
-    let most = limit(TASK_TEXT_BYTES_MAX);
+    let most = at_most(TASK_TEXT_BYTES_MAX);
     let text = |bytes: usize| plain.clone().with_description("d".repeat(bytes));
     all.push(("a description too long".to_owned(), "task.description", most, text(TASK_TEXT_BYTES_MAX + 1)));
     for retries in [TASK_RETRIES_MAX + 1, 1 << 16, u32::MAX] {
         let bad = plain.clone().with_retries_max(retries);
-        all.push((format!("{retries} retries"), "task.retries_max", Some(u64::from(TASK_RETRIES_MAX)), bad));
+        all.push((format!("{retries} retries"), "task.retries_max", up_to(u64::from(TASK_RETRIES_MAX)), bad));
     }
     all
 }
@@ -127,12 +137,12 @@ fn additions(way: Way) -> Vec<Refusal> {
             rows.push(write(way, tasks, format!("{what}, {place}"), field, *limit));
         }
         let twice = move || Ok(among([task("twice")?, task("good")?], task("twice")?, at));
-        rows.push(write(way, twice, format!("an id twice, {place}"), "tasks.id", None));
+        rows.push(write(way, twice, format!("an id twice, {place}"), "tasks.id", TWICE));
     }
     let many = || (0..=BATCH_TASKS_MAX).map(|number| task(&format!("many-{number}"))).collect();
-    rows.push(write(way, many, "too many".to_owned(), "tasks", limit(BATCH_TASKS_MAX)));
+    rows.push(write(way, many, "too many".to_owned(), "tasks", at_most(BATCH_TASKS_MAX)));
     if matches!(way, Way::Addition | Way::AdditionToNoBoard) {
-        rows.push(write(way, || Ok(Vec::new()), "none".to_owned(), "tasks", Some(1)));
+        rows.push(write(way, || Ok(Vec::new()), "none".to_owned(), "tasks", at_least(1)));
     }
     rows
 }
@@ -148,16 +158,24 @@ fn labels() -> Vec<Refusal> {
         for is_there in [false, true] {
             for tasks in [0, 2] {
                 let what = format!("{what}, {tasks} tasks, of a board that is there: {is_there}");
-                rows.push(Refusal::new(what, "label", limit(TASK_TITLE_BYTES_MAX), move |stores| {
-                    Box::pin(async move {
-                        let label = letter.repeat(count);
-                        let board = if is_there { kept()? } else { fresh()? };
-                        let tasks =
-                            (0..tasks).map(|number| task(&format!("t{number}"))).collect::<Result<_>>()?;
-                        let new = NewBoard::new(tasks).with_label(label).with_parent(AgentId::new("chief")?);
-                        served(stores.tasks.as_ref())?.create_task_list(&board, new).await.map(drop)
-                    })
-                }));
+                rows.push(Refusal::new(
+                    "tasks.create_task_list",
+                    what,
+                    "label",
+                    at_most(TASK_TITLE_BYTES_MAX),
+                    move |stores| {
+                        Box::pin(async move {
+                            let label = letter.repeat(count);
+                            let board = if is_there { kept()? } else { fresh()? };
+                            let tasks = (0..tasks)
+                                .map(|number| task(&format!("t{number}")))
+                                .collect::<Result<_>>()?;
+                            let new =
+                                NewBoard::new(tasks).with_label(label).with_parent(AgentId::new("chief")?);
+                            served(stores.tasks.as_ref())?.create_task_list(&board, new).await.map(drop)
+                        })
+                    },
+                ));
             }
         }
     }
@@ -172,13 +190,19 @@ fn results() -> Vec<Refusal> {
         for &to in TaskStatus::ALL {
             for name in ["kept-task-0", "kept-task-1", "kept-task-2", "absent"] {
                 let what = format!("{what}, of {name} to {}", to.as_str());
-                rows.push(Refusal::new(what, "result", limit(TASK_TEXT_BYTES_MAX), move |stores| {
-                    let step = Transition::to(to).with_result(letter.repeat(count));
-                    Box::pin(async move {
-                        let store = served(stores.tasks.as_ref())?;
-                        store.update_status(&kept()?, &TaskId::new(name)?, step).await.map(drop)
-                    })
-                }));
+                rows.push(Refusal::new(
+                    "tasks.update_status",
+                    what,
+                    "result",
+                    at_most(TASK_TEXT_BYTES_MAX),
+                    move |stores| {
+                        let step = Transition::to(to).with_result(letter.repeat(count));
+                        Box::pin(async move {
+                            let store = served(stores.tasks.as_ref())?;
+                            store.update_status(&kept()?, &TaskId::new(name)?, step).await.map(drop)
+                        })
+                    },
+                ));
             }
         }
     }
@@ -191,17 +215,23 @@ fn leases() -> Vec<Refusal> {
         for (conversation, agent) in [("kept-talk", "kept-agent"), ("kept-talk", "nobody"), ("no", "where")] {
             let board = move || BoardId::new(conversation, agent);
             let at = format!("{what}, of {conversation} {agent}");
-            rows.push(Refusal::new(format!("claimed for {at}"), "lease", limit, move |stores| {
-                Box::pin(async move {
-                    let store = served(stores.tasks.as_ref())?;
-                    store.claim(&board()?, &WorkerId::new("worker")?, lease).await.map(drop)
-                })
-            }));
+            rows.push(Refusal::new(
+                "tasks.claim",
+                format!("claimed for {at}"),
+                "lease",
+                limit,
+                move |stores| {
+                    Box::pin(async move {
+                        let store = served(stores.tasks.as_ref())?;
+                        store.claim(&board()?, &WorkerId::new("worker")?, lease).await.map(drop)
+                    })
+                },
+            ));
             for (name, token) in
                 [("kept-task-1", 2), ("kept-task-1", 0), ("kept-task-2", u64::MAX), ("absent", 1)]
             {
                 let what = format!("{name} renewed under {token} for {at}");
-                rows.push(Refusal::new(what, "lease", limit, move |stores| {
+                rows.push(Refusal::new("tasks.renew_lease", what, "lease", limit, move |stores| {
                     Box::pin(async move {
                         let (store, token) = (served(stores.tasks.as_ref())?, FencingToken::new(token));
                         store.renew_lease(&board()?, &TaskId::new(name)?, token, lease).await.map(drop)
@@ -218,20 +248,24 @@ fn pages() -> Vec<Refusal> {
     for (what, most, count) in limits() {
         for status in TaskStatus::ALL.iter().copied().map(Some).chain([None]) {
             for after in [None, Some(TaskPosition(0))] {
-                let what = format!("tasks in {status:?} after {after:?}: {what}");
-                rows.push(Refusal::new(what, "limit", most, move |stores| {
-                    Box::pin(async move {
-                        let query = TaskQuery::in_statuses(status);
-                        let page = PageRequest::first(count).with_after(after);
-                        served(stores.tasks.as_ref())?.list_tasks(&kept()?, &query, page).await.map(drop)
-                    })
-                }));
+                for is_there in [true, false] {
+                    let board = move || if is_there { kept() } else { fresh() };
+                    let what =
+                        format!("in {status:?} after {after:?} of a board that is there: {is_there}, {what}");
+                    rows.push(Refusal::new("tasks.list_tasks", what, "limit", most, move |stores| {
+                        Box::pin(async move {
+                            let query = TaskQuery::in_statuses(status);
+                            let page = PageRequest::first(count).with_after(after);
+                            served(stores.tasks.as_ref())?.list_tasks(&board()?, &query, page).await.map(drop)
+                        })
+                    }));
+                }
             }
         }
         for conversation in [None, Some("kept-talk"), Some("nowhere")] {
             for after in [None, Some("kept-agent")] {
                 let what = format!("boards of {conversation:?} after {after:?}: {what}");
-                rows.push(Refusal::new(what, "limit", most, move |stores| {
+                rows.push(Refusal::new("tasks.list_boards", what, "limit", most, move |stores| {
                     Box::pin(async move {
                         let conversation = conversation.map(ConversationId::new).transpose()?;
                         let after = after.map(|agent| BoardId::new("kept-talk", agent)).transpose()?;

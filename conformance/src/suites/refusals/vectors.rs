@@ -10,7 +10,8 @@ use larder_kernel::{
 };
 
 use super::inputs::{
-    Bad, BadFilter, PLACES, STANDS, Stand, among, filters, limit, limits, metadata, refused_ids,
+    Bad, BadFilter, PLACES, Rule, STANDS, Stand, TWICE, among, at_least, at_most, filters, limits, metadata,
+    refused_ids, rule,
 };
 use super::{Refusal, Table, served, table};
 
@@ -74,7 +75,13 @@ fn filtered() -> Vec<Table> {
 
 fn filter(way: Filtering, bad: BadFilter, stand: Stand) -> Refusal {
     let (what, field, limit, make, operator) = bad;
-    Refusal::new(what, field, limit, move |stores| {
+    let call = match way {
+        Filtering::Search => "vectors.search",
+        Filtering::SearchBatch => "vectors.search_batch",
+        Filtering::DeleteMatching => "vectors.delete_matching",
+        Filtering::Count => "vectors.count",
+    };
+    Refusal::new(call, what, field, limit, move |stores| {
         let filter = stand(make(operator));
         Box::pin(async move {
             let store = served(stores.vectors.as_ref())?;
@@ -94,13 +101,13 @@ fn filter(way: Filtering, bad: BadFilter, stand: Stand) -> Refusal {
 fn put(
     what: String,
     field: &'static str,
-    limit: Option<u64>,
+    limit: Rule,
     mode: PutMode,
     documents: fn(Document, usize) -> Result<Vec<Document>>,
     bad: &'static Document,
     at: usize,
 ) -> Refusal {
-    Refusal::new(what, field, limit, move |stores| {
+    Refusal::new("vectors.put", what, field, limit, move |stores| {
         let bad = bad.clone();
         Box::pin(async move {
             served(stores.vectors.as_ref())?.put(&kept()?, documents(bad, at)?, mode).await.map(drop)
@@ -108,8 +115,8 @@ fn put(
     })
 }
 
-/// The description, the field and the limit of the error, and the document.
-type BadDocument = (String, &'static str, Option<u64>, Document);
+/// The description, the field of the error, the rule, and the document.
+type BadDocument = (String, &'static str, Rule, Document);
 
 fn make_bad_documents(plain: &Document) -> Vec<BadDocument> {
     let of = |(what, limit, metadata): &Bad<Metadata>| {
@@ -119,13 +126,18 @@ fn make_bad_documents(plain: &Document) -> Vec<BadDocument> {
     let text = |what: &str, content: String| {
         let mut bad = plain.clone();
         bad.content = content;
-        (what.to_owned(), "document.content", limit(DOCUMENT_BYTES_MAX), bad)
+        (what.to_owned(), "document.content", at_most(DOCUMENT_BYTES_MAX), bad)
     };
     let mut all: Vec<BadDocument> = metadata().iter().map(of).collect();
     all.push(text("a text too long", "x".repeat(DOCUMENT_BYTES_MAX + 1)));
     all.push(text("a text too long in bytes", "é".repeat(DOCUMENT_BYTES_MAX / 2 + 1)));
     let missing = plain.clone().with_embedding(None);
-    all.push(("no embedding".to_owned(), "document.embedding", None, missing));
+    all.push((
+        "no embedding".to_owned(),
+        "document.embedding",
+        rule("missing, and the store has no embedder"),
+        missing,
+    ));
     all
 }
 
@@ -150,11 +162,11 @@ fn documents(mode: PutMode) -> Vec<Refusal> {
         (0..count).map(one).collect()
     };
     let most = BATCH_DOCUMENTS_MAX;
-    rows.push(put("too many".to_owned(), "documents", limit(most), mode, many, plain, most + 1));
-    rows.push(put("none".to_owned(), "documents", Some(1), mode, many, plain, 0));
+    rows.push(put("too many".to_owned(), "documents", at_most(most), mode, many, plain, most + 1));
+    rows.push(put("none".to_owned(), "documents", at_least(1), mode, many, plain, 0));
     let twice = |bad: Document, at: usize| Ok(among([bad.clone(), good()?[0].clone()], bad, at));
     for (place, at) in PLACES {
-        rows.push(put(format!("an id twice, {place}"), "documents.id", None, mode, twice, plain, at));
+        rows.push(put(format!("an id twice, {place}"), "documents.id", TWICE, mode, twice, plain, at));
     }
     rows
 }
@@ -163,35 +175,47 @@ type Numbers = fn() -> Vec<f32>;
 
 /// Numbers without a direction in 32 bits.
 fn embeddings() -> Vec<Refusal> {
+    let number = rule("holds NaN or an infinity");
+    let zero = rule("zero, or too short to have a direction");
+    let long = rule("so long that its squared length overflows");
     let bad: [Bad<Numbers>; 14] = [
-        ("no numbers", Some(1), Vec::new),
-        ("one dimension too many", limit(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX + 1]),
-        ("twice too many dimensions", limit(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX * 2]),
-        ("NaN alone", None, || vec![f32::NAN]),
-        ("NaN at the beginning", None, || vec![f32::NAN, 1.0, 1.0]),
-        ("NaN at the end", None, || vec![1.0, 1.0, f32::NAN]),
-        ("infinity", None, || vec![1.0, f32::INFINITY]),
-        ("negative infinity", None, || vec![f32::NEG_INFINITY, 1.0]),
-        ("zero alone", None, || vec![0.0]),
-        ("zeros", None, || vec![0.0; 3]),
-        ("negative zeros", None, || vec![-0.0; 3]),
-        ("numbers that vanish when squared", None, || vec![1.0e-20; 3]),
-        ("numbers that overflow when squared", None, || vec![2.0e19; 3]),
-        ("the greatest numbers", None, || vec![f32::MAX, f32::MIN]),
+        ("no numbers", at_least(1), Vec::new),
+        ("one dimension too many", at_most(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX + 1]),
+        ("twice too many dimensions", at_most(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX * 2]),
+        ("NaN alone", number, || vec![f32::NAN]),
+        ("NaN at the beginning", number, || vec![f32::NAN, 1.0, 1.0]),
+        ("NaN at the end", number, || vec![1.0, 1.0, f32::NAN]),
+        ("infinity", number, || vec![1.0, f32::INFINITY]),
+        ("negative infinity", number, || vec![f32::NEG_INFINITY, 1.0]),
+        ("zero alone", zero, || vec![0.0]),
+        ("zeros", zero, || vec![0.0; 3]),
+        ("negative zeros", zero, || vec![-0.0; 3]),
+        ("numbers that vanish when squared", zero, || vec![1.0e-20; 3]),
+        ("numbers that overflow when squared", long, || vec![2.0e19; 3]),
+        ("the greatest numbers", long, || vec![f32::MAX, f32::MIN]),
     ];
     let row = |(what, limit, make): Bad<Numbers>| {
-        Refusal::value(what.to_owned(), "embedding", limit, move || Embedding::new(make()).map(drop))
+        Refusal::value("embedding.new", what.to_owned(), "embedding", limit, move || {
+            Embedding::new(make()).map(drop)
+        })
     };
     bad.into_iter().map(row).collect()
 }
 
 /// Embeddings of another dimension than the collection's three.
 fn dimensions() -> Vec<Refusal> {
-    let mut rows = Vec::new();
+    const THREE: Rule = Rule { limit: Some(3), error: "its dimension is not the collection's" };
+    let mut rows =
+        vec![Refusal::new("vectors.put", "a put of 3, 2 and 3".to_owned(), "embedding", THREE, |stores| {
+            Box::pin(async move {
+                let batch = among(good()?, document("bad", &[1.0, 2.0])?, 1);
+                served(stores.vectors.as_ref())?.put(&kept()?, batch, PutMode::Upsert).await.map(drop)
+            })
+        })];
     for count in [1_usize, 2, 4, 6, 300, DIMENSIONS_MAX] {
         for mode in MODES {
             let what = format!("a put of {count}, {mode:?}");
-            rows.push(Refusal::new(what, "embedding", Some(3), move |stores| {
+            rows.push(Refusal::new("vectors.put", what, "embedding", THREE, move |stores| {
                 Box::pin(async move {
                     let batch =
                         vec![document("kept-a", &vec![1.0; count])?, document("new", &vec![2.0; count])?];
@@ -199,16 +223,23 @@ fn dimensions() -> Vec<Refusal> {
                 })
             }));
         }
-        rows.push(Refusal::new(format!("a search of {count}"), "embedding", Some(3), move |stores| {
-            Box::pin(async move {
-                let request = SearchRequest::new(Embedding::new(vec![1.0; count])?);
-                served(stores.vectors.as_ref())?.search(&kept()?, &request).await.map(drop)
-            })
-        }));
         rows.push(Refusal::new(
+            "vectors.search",
+            format!("a search of {count}"),
+            "embedding",
+            THREE,
+            move |stores| {
+                Box::pin(async move {
+                    let request = SearchRequest::new(Embedding::new(vec![1.0; count])?);
+                    served(stores.vectors.as_ref())?.search(&kept()?, &request).await.map(drop)
+                })
+            },
+        ));
+        rows.push(Refusal::new(
+            "vectors.search_batch",
             format!("a search of {count} among others"),
             "embedding",
-            Some(3),
+            THREE,
             move |stores| {
                 Box::pin(async move {
                     let bad = SearchRequest::new(Embedding::new(vec![1.0; count])?);
@@ -227,7 +258,7 @@ fn pages() -> Vec<Refusal> {
         for after in [None, Some("kept-a")] {
             for collection in ["kept-notes", "absent"] {
                 let what = format!("documents of {collection} after {after:?}: {what}");
-                rows.push(Refusal::new(what, "limit", most, move |stores| {
+                rows.push(Refusal::new("vectors.list", what, "limit", most, move |stores| {
                     Box::pin(async move {
                         let after = after.map(DocumentId::new).transpose()?;
                         let page = PageRequest::first(count).with_after(after);
@@ -237,6 +268,7 @@ fn pages() -> Vec<Refusal> {
                 }));
             }
             rows.push(Refusal::new(
+                "vectors.list_collections",
                 format!("collections after {after:?}: {what}"),
                 "limit",
                 most,
@@ -253,7 +285,8 @@ fn pages() -> Vec<Refusal> {
     for count in [PAGE_ITEMS_MAX + 1, PAGE_ITEMS_MAX * 2] {
         for deletes in [false, true] {
             let what = format!("{count} ids, deleted: {deletes}");
-            rows.push(Refusal::new(what, "ids", limit(PAGE_ITEMS_MAX), move |stores| {
+            let call = if deletes { "vectors.delete" } else { "vectors.get" };
+            rows.push(Refusal::new(call, what, "ids", at_most(PAGE_ITEMS_MAX), move |stores| {
                 Box::pin(async move {
                     let ids: Result<Vec<_>> = (0..count).map(|_| DocumentId::new("kept-a")).collect();
                     let store = served(stores.vectors.as_ref())?;
@@ -268,15 +301,15 @@ fn pages() -> Vec<Refusal> {
     rows
 }
 
-/// The description, the field and the limit of the error, a function that makes a valid search invalid, and
+/// The description, the field of the error, the rule, a function that makes a valid search invalid, and
 /// its number.
-type BadSearch = (String, &'static str, Option<u64>, fn(SearchRequest, usize) -> SearchRequest, usize);
+type BadSearch = (String, &'static str, Rule, fn(SearchRequest, usize) -> SearchRequest, usize);
 
 fn searches() -> Vec<Refusal> {
     let mut bad: Vec<BadSearch> = vec![(
         "a floor that is no number".to_owned(),
         "score_min",
-        None,
+        rule("not a number"),
         |it, _| it.with_score_min(f32::NAN),
         0,
     )];
@@ -286,16 +319,22 @@ fn searches() -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (what, field, most, make, count) in bad {
         for collection in ["kept-notes", "absent"] {
-            rows.push(Refusal::new(format!("{what} in {collection}"), field, most, move |stores| {
-                Box::pin(async move {
-                    let collection = CollectionName::new(collection)?;
-                    let store = served(stores.vectors.as_ref())?;
-                    store.search(&collection, &make(request()?, count)).await.map(drop)
-                })
-            }));
+            rows.push(Refusal::new(
+                "vectors.search",
+                format!("{what} in {collection}"),
+                field,
+                most,
+                move |stores| {
+                    Box::pin(async move {
+                        let collection = CollectionName::new(collection)?;
+                        let store = served(stores.vectors.as_ref())?;
+                        store.search(&collection, &make(request()?, count)).await.map(drop)
+                    })
+                },
+            ));
             for (place, at) in PLACES {
                 let what = format!("{what} among others in {collection}, {place}");
-                rows.push(Refusal::new(what, field, most, move |stores| {
+                rows.push(Refusal::new("vectors.search_batch", what, field, most, move |stores| {
                     Box::pin(async move {
                         let requests = among([request()?, request()?], make(request()?, count), at);
                         let store = served(stores.vectors.as_ref())?;
@@ -307,9 +346,10 @@ fn searches() -> Vec<Refusal> {
     }
     for count in [BATCH_SEARCHES_MAX + 1, BATCH_SEARCHES_MAX * 4] {
         rows.push(Refusal::new(
+            "vectors.search_batch",
             format!("{count} searches"),
             "requests",
-            limit(BATCH_SEARCHES_MAX),
+            at_most(BATCH_SEARCHES_MAX),
             move |stores| {
                 Box::pin(async move {
                     let requests = vec![request()?; count];

@@ -8,7 +8,7 @@ use larder_kernel::{
     VectorStore,
 };
 
-use super::support::{collection, document, id, list_all, read, same_document, same_documents};
+use super::support::{collection, document, holds, id, read, same_document};
 use crate::case::{CaseResult, Failure};
 use crate::context::{Context, Handles};
 use crate::expect;
@@ -77,12 +77,7 @@ pub(super) async fn missing_embeddings_are_computed(context: Context) -> CaseRes
         let computed = one.embedding.clone().map_or_else(|| by_bytes(&one.content, DIMENSIONS), Ok)?;
         expected.push(one.clone().with_embedding(computed));
     }
-    same_documents(
-        "each with the embedding of the document's \
-                    text",
-        &list_all(&*b, &notes, 10).await?,
-        &expected,
-    )?;
+    holds("each with the embedding of the document's text", &*b, &notes, 10, &expected).await?;
     let query = SearchRequest::new(by_bytes("zebra crossing", DIMENSIONS)?).with_limit(1);
     let hits = b.search(&notes, &query).await?;
     let found: Vec<_> = hits.iter().map(|hit| hit.id.as_str()).collect();
@@ -104,7 +99,7 @@ pub(super) async fn computed_embeddings_have_the_dimension_of_the_collection(con
     let mixed = vec![document("given", &[1.0, 2.0, 3.0, 4.0])?, Document::new(id("new")?, "text")];
     let refused = store.put(&notes, mixed, PutMode::Upsert).await;
     expect::invalid("a batch of given and computed dimensions", refused, "embedding")?;
-    same_documents("the stored data", &list_all(&*store, &notes, 10).await?, &[kept])
+    holds("the stored data", &*store, &notes, 10, &[kept]).await
 }
 
 pub(super) async fn an_embedder_error_writes_nothing(context: Context) -> CaseResult {
@@ -116,7 +111,7 @@ pub(super) async fn an_embedder_error_writes_nothing(context: Context) -> CaseRe
     expect::equal("documents", &store.count(&notes, None).await?, &0)?;
     let given = document("given", &[1.0, 2.0, 3.0, 4.0])?;
     store.put(&notes, vec![given.clone()], PutMode::Upsert).await?;
-    same_documents("a put that needs no embedder", &list_all(&*store, &notes, 10).await?, &[given])
+    holds("a put that needs no embedder", &*store, &notes, 10, &[given]).await
 }
 
 pub(super) async fn without_an_embedder_embeddings_must_be_given(context: Context) -> CaseResult {
@@ -136,5 +131,5 @@ pub(super) async fn without_an_embedder_embeddings_must_be_given(context: Contex
     a.put(&notes, vec![kept.clone()], PutMode::IfAbsent).await?;
     let batch = vec![Document::new(id("given")?, "text")];
     expect::invalid("the id exists", a.put(&notes, batch, PutMode::IfAbsent).await, "document.embedding")?;
-    same_documents("the stored data", &list_all(&*b, &notes, 10).await?, &[kept])
+    holds("the stored data", &*b, &notes, 10, &[kept]).await
 }

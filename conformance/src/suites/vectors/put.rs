@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::support::{
-    collection, document, embedding, id, ids, joined, list_all, put_all, random_documents, random_values,
-    read, same_document, same_documents, sorted, tagged,
+    collection, document, embedding, holds, id, ids, joined, list_all, put_all, random_documents,
+    random_values, read, same_document, sorted, tagged,
 };
 use crate::case::CaseResult;
 use crate::context::{Context, Handles};
@@ -44,7 +44,7 @@ pub(super) async fn documents_read_back_equal(context: Context) -> CaseResult {
     for expected in &documents {
         same_document("read by id", &read(&*b, &notes, &expected.id).await?, expected)?;
     }
-    same_documents("listed", &list_all(&*b, &notes, 3).await?, &sorted(documents))
+    holds("listed", &*b, &notes, 3, &sorted(documents)).await
 }
 
 pub(super) async fn documents_at_their_limits_read_back_equal(context: Context) -> CaseResult {
@@ -83,7 +83,7 @@ pub(super) async fn if_absent_keeps_existing_documents(context: Context) -> Case
     let expected = PutReport::new(ids(&["e", "c", "a"])?, ids(&["d", "b"])?);
     expect::equal("the report, in the order given", &report, &expected)?;
     let kept = [again[4].clone(), old[0].clone(), again[2].clone(), old[1].clone(), again[0].clone()];
-    same_documents("after the put", &list_all(&*b, &notes, 100).await?, &kept)?;
+    holds("after the put", &*b, &notes, 100, &kept).await?;
     let report = b.put(&notes, again, PutMode::IfAbsent).await?;
     expect::equal("nothing written the second time", &report.written, &Vec::new())?;
     expect::equal("all ignored", &report.ignored, &ids(&["e", "d", "c", "b", "a"])?)
@@ -101,7 +101,7 @@ pub(super) async fn upsert_replaces_completely(context: Context) -> CaseResult {
     let report = a.put(&notes, vec![second.clone(), first.clone()], PutMode::Upsert).await?;
     let expected = PutReport::new(ids(&["c", "a"])?, Vec::new());
     expect::equal("the report, in the order given", &report, &expected)?;
-    same_documents("after the upsert", &list_all(&*b, &notes, 10).await?, &[first, old[1].clone(), second])?;
+    holds("after the upsert", &*b, &notes, 10, &[first, old[1].clone(), second]).await?;
     let bare = document("b", &[2.0, 2.0])?;
     a.put(&notes, vec![bare.clone()], PutMode::Upsert).await?;
     same_document("metadata gone", &read(&*b, &notes, &bare.id).await?, &bare)
@@ -117,7 +117,7 @@ pub(super) async fn a_full_batch_of_documents_is_stored_completely(context: Cont
         expect::equal("the ids written, in the order given", &report.written, &given)?;
     }
     expect::equal("the count", &b.count(&notes, None).await?, &1_000)?;
-    same_documents("all of the batch", &list_all(&*b, &notes, 400).await?, &sorted(documents))
+    holds("all of the batch", &*b, &notes, 400, &sorted(documents)).await
 }
 
 /// Checks that readers never see a part of a batch, for any interleaving of writes and reads.
@@ -169,7 +169,7 @@ pub(super) async fn another_dimension_is_refused(context: Context) -> CaseResult
             expect::equal("the limit is the collection's dimension", &refusal.limit(), &Some(3))?;
         }
     }
-    same_documents("after the refusals", &list_all(&*a, &notes, 10).await?, &first)?;
+    holds("after the refusals", &*a, &notes, 10, &first).await?;
     let info = b.list_collections(PageRequest::default()).await?.items;
     let listed: Vec<_> = info.iter().map(|one| (one.dimensions, one.documents)).collect();
     expect::equal("the collection's dimension and count", &listed, &vec![(3, 2)])
@@ -208,7 +208,7 @@ pub(super) async fn one_to_sixteen_thousand_dimensions_are_accepted(context: Con
             documents.push(document(&format!("d{number}"), &random_values(&context, number, dimensions))?);
         }
         put_all(&*a, &space, &documents).await?;
-        same_documents("all dimensions", &list_all(&*b, &space, 10).await?, &documents)?;
+        holds("all dimensions", &*b, &space, 10, &documents).await?;
         let query = larder_kernel::SearchRequest::new(embedding(&random_values(&context, 77, dimensions))?);
         let hits = b.search(&space, &query).await?;
         super::support::same_answer(

@@ -6,7 +6,7 @@ use larder_kernel::{
 };
 use tokio::task::JoinSet;
 
-use crate::case::{CaseResult, Failure};
+use crate::case::{CaseResult, Failure, implemented};
 use crate::context::Context;
 use crate::expect;
 
@@ -88,6 +88,23 @@ pub(super) async fn list_all(
         expect::that(moved, "a next page after this one", &next)?;
         request = PageRequest::after(next, limit);
     }
+}
+
+/// Checks that the collection contains exactly these documents, in this order, read in pages of `limit`. A
+/// store that cannot list yet is asked for each of them.
+pub(super) async fn holds(
+    what: &str,
+    store: &dyn VectorStore,
+    collection: &CollectionName,
+    limit: usize,
+    expected: &[Document],
+) -> CaseResult {
+    if implemented(store.list(collection, PageRequest::first(1)).await)?.is_some() {
+        return same_documents(what, &list_all(store, collection, limit).await?, expected);
+    }
+    let ids: Vec<_> = expected.iter().map(|document| document.id.clone()).collect();
+    let found = store.get(collection, &ids).await?;
+    same_documents(what, &found.into_iter().flatten().collect::<Vec<_>>(), expected)
 }
 
 fn bits(document: &Document) -> Option<Vec<u32>> {

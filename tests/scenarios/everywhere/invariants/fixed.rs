@@ -43,7 +43,7 @@ async fn with_messages(world: &World, sessions: &Sessions, count: usize) -> Sess
 }
 
 fn over_twelve() -> NeuralyzerConfig {
-    NeuralyzerConfig { interaction_threshold_qty: 3, interaction_keep: 1, ..NeuralyzerConfig::default() }
+    NeuralyzerConfig::default().with_interaction_threshold_qty(3).with_interaction_keep(1)
 }
 
 async fn turn(sessions: &Sessions, id: &SessionId, persistence: Persistence) -> Persisted {
@@ -75,8 +75,7 @@ pub(crate) async fn a_turn_is_stored_in_a_thread_of_any_length(backend: &Backend
 pub(crate) async fn a_flush_keeps_the_summary_of_a_long_thread(backend: &Backend) {
     for keep in [0, 700] {
         let world = World::new(backend).await;
-        let config =
-            SummarizerConfig { interaction_keep: keep, cod_max_loops: 1, ..SummarizerConfig::default() };
+        let config = SummarizerConfig::default().with_interaction_keep(keep).with_cod_max_loops(1);
         let sessions = sessions(&world, &[Step::Summarizer(config)]);
         let id = with_messages(&world, &sessions, 2_000).await;
         assert_eq!(turn(&sessions, &id, Persistence::Flush).await, Persisted::Replaced);
@@ -140,13 +139,8 @@ pub(crate) async fn nothing_is_erased_before_a_turn_completes(backend: &Backend)
 pub(crate) async fn a_summary_that_was_not_stored_is_stored_by_the_next_attempt(backend: &Backend) {
     let world = World::new(backend).await;
     let store = Arc::new(FailsOnce { inner: world.store.clone(), armed: AtomicBool::new(false) });
-    let neuralyzer = NeuralyzerConfig {
-        interaction_threshold_qty: 35,
-        interaction_keep: 30,
-        ..NeuralyzerConfig::default()
-    };
-    let summarizer =
-        SummarizerConfig { interaction_keep: 3, cod_max_loops: 1, ..SummarizerConfig::default() };
+    let neuralyzer = NeuralyzerConfig::default().with_interaction_threshold_qty(35).with_interaction_keep(30);
+    let summarizer = SummarizerConfig::default().with_interaction_keep(3).with_cod_max_loops(1);
     let steps = [Step::Neuralyzer(neuralyzer), Step::Summarizer(summarizer)];
     let sessions = Sessions::new(world.history.clone(), store.clone())
         .unwrap()

@@ -48,8 +48,7 @@ impl Step {
                 Arc::new(Summarization::new(maker(world), config.clone()).unwrap())
             }
             Self::MaxTokens(memory_max_tokens) => {
-                let config =
-                    MaxTokensConfig { memory_max_tokens: *memory_max_tokens, ..MaxTokensConfig::default() };
+                let config = MaxTokensConfig::default().with_memory_max_tokens(*memory_max_tokens);
                 Arc::new(MaxTokens::new(&config, counter).unwrap())
             }
             Self::Sliding(messages) => Arc::new(SlidingWindow::new(*messages).unwrap()),
@@ -115,7 +114,7 @@ impl Step {
 }
 
 fn maker(world: &World) -> SummaryMaker {
-    let settings = SummarySettings { input_tokens_max: 60, wait_ms: 0, ..SummarySettings::default() };
+    let settings = SummarySettings::default().with_input_tokens_max(60).with_wait_ms(0);
     SummaryMaker::new(world.model(), Arc::new(Words), world.summaries(), settings).unwrap()
 }
 
@@ -239,11 +238,11 @@ fn pipeline_step(random: &mut Random) -> Step {
         2 => Step::ToolResults(1 + random.below(30)),
         3 => Step::ToolGroups(1 + random.below(4)),
         4 => long_term(random),
-        _ => Step::Summarization(SummarizationConfig {
-            recent_token_budget: u64::try_from(random.below(60)).unwrap(),
-            min_old_tokens: 1 + u64::try_from(random.below(20)).unwrap(),
-            instructions: None,
-        }),
+        _ => Step::Summarization(
+            SummarizationConfig::default()
+                .with_recent_token_budget(u64::try_from(random.below(60)).unwrap())
+                .with_min_old_tokens(1 + u64::try_from(random.below(20)).unwrap()),
+        ),
     }
 }
 
@@ -256,28 +255,26 @@ fn long_term(random: &mut Random) -> Step {
     let interaction_keep = random.below(4);
     let tools = |random: &mut Random| if random.one_in(4) { vec!["look".to_owned()] } else { Vec::new() };
     if random.one_in(2) {
-        Step::Neuralyzer(NeuralyzerConfig {
-            input_tokens_threshold: input,
-            interaction_threshold_qty: quantity,
-            interaction_threshold_tokens: tokens,
-            on_tools_success_threshold: tools(random),
-            on_tools_error_threshold: tools(random),
-            interaction_keep,
-        })
+        Step::Neuralyzer(
+            NeuralyzerConfig::default()
+                .with_input_tokens_threshold(input)
+                .with_interaction_threshold_qty(quantity)
+                .with_interaction_threshold_tokens(tokens)
+                .with_on_tools_success_threshold(tools(random))
+                .with_on_tools_error_threshold(tools(random))
+                .with_interaction_keep(interaction_keep),
+        )
     } else {
-        Step::Summarizer(SummarizerConfig {
-            input_tokens_threshold: input,
-            interaction_threshold_qty: quantity,
-            interaction_threshold_tokens: tokens,
-            on_tools_success_threshold: tools(random),
-            on_tools_error_threshold: tools(random),
-            interaction_keep,
-            cod_max_loops: 1 + u32::try_from(random.below(3)).unwrap(),
-            knowledge_base: random.one_in(3).then(|| KnowledgeBaseConfig {
-                collection_id: CollectionName::new(COLLECTION).unwrap(),
-                search_mode: SearchMode::Always,
-            }),
-            ..SummarizerConfig::default()
-        })
+        let config = SummarizerConfig::default()
+            .with_input_tokens_threshold(input)
+            .with_interaction_threshold_qty(quantity)
+            .with_interaction_threshold_tokens(tokens)
+            .with_on_tools_success_threshold(tools(random))
+            .with_on_tools_error_threshold(tools(random))
+            .with_interaction_keep(interaction_keep)
+            .with_cod_max_loops(1 + u32::try_from(random.below(3)).unwrap());
+        let collection = CollectionName::new(COLLECTION).unwrap();
+        let searched = random.one_in(3).then(|| KnowledgeBaseConfig::new(collection, SearchMode::Always));
+        Step::Summarizer(config.with_knowledge_base(searched))
     }
 }

@@ -118,7 +118,7 @@ pub(crate) async fn summaries_that_fit_the_question_are_found_in_the_vector_stor
 }
 
 fn author(agent: &str, role: &str) -> Author {
-    Author { agent: AgentId::new(agent).unwrap(), role: Some(AgentRole::new(role).unwrap()) }
+    Author::new(AgentId::new(agent).unwrap()).with_role(AgentRole::new(role).unwrap())
 }
 
 /// Proves: AKKA-1, AKKA-2, AKKA-3, AKKA-4

@@ -1,0 +1,48 @@
+//! The in-memory stores, for the tests of this crate.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use larder_agents::storage::{
+    InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore, InMemoryTaskStore,
+    InMemoryVectorStore, MemoryBackend,
+};
+use larder_kernel::{Namespace, Result};
+
+use crate::harness::{Harness, OpenOptions, StoreSet};
+
+/// Opens all six stores.
+pub(crate) fn stores(place: &MemoryBackend, namespace: &Namespace) -> StoreSet {
+    StoreSet {
+        history: Some(Arc::new(InMemoryHistoryProvider::open(place, namespace.clone()))),
+        vectors: Some(Arc::new(InMemoryVectorStore::open(place, namespace.clone()))),
+        graph: Some(Arc::new(InMemoryGraphStore::open(place, namespace.clone()))),
+        blobs: Some(Arc::new(InMemoryBlobStore::open(place, namespace.clone()))),
+        tasks: Some(Arc::new(InMemoryTaskStore::open(place, namespace.clone()))),
+        key_value: Some(Arc::new(InMemoryKeyValueStore::open(place, namespace.clone()))),
+    }
+}
+
+/// One backend in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(MemoryBackend);
+
+#[async_trait]
+impl Harness for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn url(&self) -> String {
+        "memory:".to_owned()
+    }
+
+    async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
+        let mut stores = stores(&self.0, namespace);
+        if let Some(embedder) = &options.embedder {
+            let vectors = InMemoryVectorStore::open(&self.0, namespace.clone());
+            stores.vectors = Some(Arc::new(vectors.with_embedder(embedder.clone())));
+        }
+        Ok(stores)
+    }
+}
