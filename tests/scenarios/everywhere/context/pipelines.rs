@@ -62,7 +62,7 @@ pub(crate) async fn each_strategy_leaves_its_part_of_a_stored_thread(backend: &B
         all.iter().copied().filter(|place| ![first + 1, first + 2].contains(place)).collect();
     assert_eq!(selected, kept);
 
-    assert_eq!(places(&window(&config, Truncation::messages(5).unwrap()).await), all[20..]);
+    assert_eq!(places(&window(&config, Truncation::messages(5).unwrap()).await), all[19..]);
     assert_eq!(places(&window(&config, Truncation::chars(2).unwrap()).await), all[23..]);
 
     // A whole interaction has 8 words: 3, a call of 2, a result of 2 and 1 for the answer.

@@ -170,7 +170,7 @@ pub(crate) async fn summarizers_of_one_document_ask_a_question_once(backend: &Ba
     ]}"#;
     let sessions = sessions(&world, &[]).with_summarizer(world.model()).configured(document).unwrap();
     let id = with_messages(&world, &sessions, 4).await;
-    for _ in 0..3 {
+    for _ in 0..6 {
         turn(&sessions, &id, Persistence::Incremental).await;
     }
     assert_eq!(*world.shared.repeated.lock().unwrap(), None);

@@ -29,9 +29,9 @@ pub(crate) async fn a_document_runs_long_term_memory_first_and_short_term_memory
     backend: &Backend,
 ) {
     let world = World::new(backend).await;
-    let id = filled(&world.sessions(), 5).await;
     // Each interaction has 6 tokens. The summary of the three oldest has one more than its heading.
     for (budget, shown) in [(6, 1), (12, 2), (100, 2)] {
+        let id = filled(&world.sessions(), 5).await;
         let document = format!(
             r#"{{"profile": {{
                 "short_term_memory_strategy": [
