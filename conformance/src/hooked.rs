@@ -17,7 +17,7 @@ use larder_kernel::{
     DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery, Error, FencingToken, Filter, Forked,
     GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
     KeyValuePutOptions, KeyValueStore, Lease, MessageFilter, Metadata, Namespace, NeighborQuery, NewBoard,
-    NewTask, Page, PageRequest, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
+    NewTask, OptionSet, Page, PageRequest, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
     RelationshipId, RelationshipQuery, Replaced, Replacement, Result, RetryOutcome, Revision, RunId,
     SearchHit, SearchRequest, Seq, Store, StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery,
     TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,

@@ -179,7 +179,7 @@ mod tests {
     use async_trait::async_trait;
     use larder_kernel::storage::graph::check_cypher;
     use larder_kernel::{
-        Capabilities, CypherCapable, CypherRow, Durability, GraphStore, Metadata, Namespace, Store,
+        Capabilities, CypherCapable, CypherRow, Durability, GraphStore, Metadata, Namespace, OptionSet, Store,
     };
 
     use super::*;

@@ -151,7 +151,7 @@ fn messages() -> Vec<Table> {
         let mut rows = Vec::new();
         // The metadata of a message has only the limit of the message.
         let most = at_most(METADATA_BYTES_MAX);
-        let unlimited = |(_, rule, _): &&Bad<Metadata>| *rule != most;
+        let unlimited = |(_, rule, _): &&Bad<Metadata>| rule.limit != most.limit;
         for (what, limit, metadata) in metadata().iter().filter(unlimited) {
             for (place, at) in PLACES {
                 let bad = move || ChatMessage::user("").with_metadata(metadata.clone());
