@@ -35,6 +35,7 @@ mod driver;
 pub(crate) mod encode;
 pub(crate) mod engine;
 pub(crate) mod failure;
+mod format;
 pub(crate) mod graph;
 mod history;
 mod key_value;

@@ -57,7 +57,7 @@ impl StoreSet {
         }
     }
 
-    /// Returns the stores as handles call them: a store that does not declare every option refuses the others.
+    /// Returns the stores as handles call them: a store refuses the options that it does not declare.
     pub(crate) fn guarded(self) -> Self {
         Self {
             history: self.history.map(guard::history),

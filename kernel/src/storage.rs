@@ -60,15 +60,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///   after all handles are closed and the backend is opened again.
     fn capabilities(&self) -> Capabilities;
 
-    /// Returns the optional fields of requests that this store honors, listed by name. Two handles on the same
-    /// place declare the same.
+    /// Returns the optional fields of requests that this store honors, listed by name. Two handles on the
+    /// same backend and namespace declare the same options.
     ///
-    /// - **STORE-015** An option that the store declares has its effect, and a call that sets any other option is
-    ///   `Unsupported`, before any I/O, and changes nothing.
+    /// - **STORE-015** An option that the store declares has its effect, and a call that sets any other
+    ///   option fails with `Unsupported` before any I/O and changes nothing.
     ///
-    /// A store need not check undeclared options. [`StoreSet`], the handles of the crate `larder` and the suite
-    /// call a store with an incomplete declaration through [`guard`], which refuses them. A store that was
-    /// written before an option existed therefore never ignores it.
+    /// A store need not check undeclared options. [`StoreSet`], the handles of the crate `larder` and the
+    /// suite call a store with an incomplete declaration through [`guard`], which refuses them. So a store
+    /// that was written before an option existed never ignores that option.
     ///
     /// ```
     /// use larder_kernel::{OptionSet, RequestOption};

@@ -99,10 +99,13 @@ fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
         ),
         ("sqlite:./a/", "names a folder; name the database file in it"),
         ("sqlite:a.db?synchronous=off", "has a `synchronous` other than `full` and `normal`"),
-        ("sqlite:a.db?busy_timeout_ms=-1", "has a `busy_timeout_ms` that is no number from 0 to 2147483647"),
+        (
+            "sqlite:a.db?busy_timeout_ms=-1",
+            "has a `busy_timeout_ms` that is not a number from 0 to 2147483647",
+        ),
         (
             "sqlite:a.db?busy_timeout_ms=2147483648",
-            "has a `busy_timeout_ms` that is no number from 0 to 2147483647",
+            "has a `busy_timeout_ms` that is not a number from 0 to 2147483647",
         ),
         (
             "sqlite:a.db?mode=ro",

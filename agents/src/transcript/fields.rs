@@ -197,8 +197,8 @@ fn plain_at(value: &Value, numbers: bool, depth: usize) -> bool {
     }
 }
 
-/// Returns `true` if every number is spelled as a store writes it: not `1.50`, and not with more digits than a
-/// 64-bit float has.
+/// Returns `true` if every number is spelled as a store writes it: not `1.50`, and not with more digits than
+/// a 64-bit float has.
 pub(super) fn is_spelled_plainly(json: &str) -> bool {
     let (bytes, mut at) = (json.as_bytes(), 0);
     let mut within = false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_kernel::{Error, ErrorKind, Outcome};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-use super::schema::{WRONG_FORMAT, wrong_format};
+use super::format::{WRONG_FORMAT, wrong_format};
 
 /// A failure inside a job: an error of the contract or of the database. `?` converts both.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use sqlx::{Connection, PgConnection};
 
 use super::config::Migrate;
 use super::failure::Fallible;
+use super::format::{BASELINE, formats};
 use crate::format::Formats;
 
-/// The oldest version that this program opens. The baseline statements create it in an empty database.
-const BASELINE: i64 = 11;
+/// The statements that create the version `BASELINE` in an empty database.
 const BASELINE_TABLES: [&str; 4] = [
     include_str!("../../migrations/postgres/0011_baseline_1_threads.sql"),
     include_str!("../../migrations/postgres/0011_baseline_2_messages.sql"),
@@ -17,26 +17,12 @@ const BASELINE_TABLES: [&str; 4] = [
 ];
 
 const OPERATION: &str = "postgres.open";
-/// The error code that `larder.at_format` raises if the format is another. Its detail is the format of the
-/// database and the format of the program.
-pub(crate) const WRONG_FORMAT: &str = "LF001";
 
 /// The format that this program writes: the baseline and the migrations after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schema {
     /// Each migration upgrades the schema from the version `BASELINE` plus its index to the next.
     pub(crate) migrations: &'static [&'static str],
-}
-
-/// Returns the formats that a program of the format `newest` supports.
-fn formats(newest: i64) -> Formats {
-    Formats { subject: "the database", target: "a new database", oldest: BASELINE, newest }
-}
-
-/// Returns the error for the detail of the code `WRONG_FORMAT`.
-pub(crate) fn wrong_format(operation: &'static str, detail: &str) -> Option<Error> {
-    let (found, expected) = detail.split_once(' ')?;
-    Some(formats(expected.parse().ok()?).refuse(operation, found.parse().ok()?))
 }
 
 impl Schema {

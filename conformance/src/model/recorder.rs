@@ -221,6 +221,11 @@ pub(super) fn owned_id(text: impl std::fmt::Display) -> String {
     format!("id({})", quoted(&text.to_string()))
 }
 
+/// Returns an id of a named type as a value, for an argument whose type the compiler cannot infer.
+pub(super) fn typed_id(of: &str, text: impl std::fmt::Display) -> String {
+    format!("id::<{of}>({})", quoted(&text.to_string()))
+}
+
 /// Returns any value that JSON can express as an expression.
 pub(super) fn json(value: &impl serde::Serialize) -> String {
     format!("of({})", json_text(value))

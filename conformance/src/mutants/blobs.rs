@@ -218,7 +218,7 @@ impl BlobStore for Wrong {
             self.check_kept("blobs.get", &key)?;
         }
         match (self.defect, &mut options.range) {
-            (Defect::RangeEndOffByOne, Some(ByteRange::Bounded { end, .. })) => *end += 1,
+            (Defect::RangeEndOffByOne, Some(ByteRange::Bounded { end, .. })) => *end = end.saturating_add(1),
             (Defect::LongSuffixRefused, Some(ByteRange::Suffix(count))) => {
                 let size = self.inner.head(&key).await?.size;
                 ByteRange::From(size.checked_sub(*count).unwrap_or(size)).resolve(size)?;

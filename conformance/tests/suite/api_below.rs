@@ -83,8 +83,7 @@ fn implementer(head: &str) -> Option<&str> {
     name.rsplit("::").next()
 }
 
-/// Returns the names of the public types: those that items define, and those that macros define by a name on
-/// a line of its own.
+/// Returns the names of the public types. Items define them, and macros do by a name alone on its line.
 fn types(files: &[String], makers: &BTreeSet<String>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for text in files {

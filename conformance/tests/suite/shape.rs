@@ -260,7 +260,10 @@ fn every_request_with_optional_fields_reports_them() {
         for item in &file.items {
             let Item::Impl(item) = item else { continue };
             let syn::Type::Path(of) = &*item.self_ty else { continue };
-            let reports = |member: &syn::ImplItem| matches!(member, syn::ImplItem::Fn(method) if method.sig.ident == "options");
+            let reports = |member: &syn::ImplItem| match member {
+                syn::ImplItem::Fn(method) => method.sig.ident == "options",
+                _ => false,
+            };
             if item.trait_.is_none() && item.items.iter().any(reports) {
                 reporting.insert(of.path.segments.last().unwrap().ident.to_string());
             }

@@ -6,8 +6,8 @@
 //! ([`Store::options`](super::Store::options)). The handles of the crate `larder` refuse a call that sets any
 //! other option before the store sees it.
 //!
-//! A request whose option has a capability of its own, such as the condition of a blob's write, is covered by
-//! that capability. An argument that is an enum needs no option: the wildcard arm that the compiler requires
+//! An option with a separate capability, such as the condition of a blob's write, is covered by that
+//! capability. An argument that is an enum needs no option: the wildcard arm that the compiler requires
 //! returns [`Error::unknown_value`].
 
 use std::fmt;
@@ -112,8 +112,8 @@ impl fmt::Display for RequestOption {
     }
 }
 
-/// A set of request options: those that a request sets, or those that a store honors. It is a number, so a
-/// check allocates nothing.
+/// A set of request options: the options that a request sets, or the options that a store honors. It is a
+/// number, so a check allocates nothing.
 ///
 /// ```
 /// use larder_kernel::{AppendOptions, ErrorKind, IdempotencyKey, OptionSet, RequestOption};
@@ -169,8 +169,8 @@ impl OptionSet {
         Self(self.0 | other.0)
     }
 
-    /// Returns the options that are in both sets. A layer that reads the requests itself declares those of
-    /// the inner store that it knows too.
+    /// Returns the options that are in both sets. A layer that reads the requests itself declares the
+    /// options that both the layer and the inner store honor.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)

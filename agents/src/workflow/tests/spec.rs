@@ -58,7 +58,7 @@ fn a_contradiction_is_refused_with_the_path_of_the_field() {
         (
             r#"{"states": {"a": {"prompt_task": "t"}, "a": {"prompt_task": "t"}}}"#,
             "states",
-            "`a` stands twice",
+            "`a` appears twice; remove one of them",
         ),
         (r#"{"states": {"a": {"prompt_task": ""}}}"#, "prompt_task", "states.a.prompt_task"),
         (r#"{"states": {"a": {}}}"#, "states", "states.a: missing field `prompt_task`"),
@@ -87,7 +87,7 @@ fn a_contradiction_is_refused_with_the_path_of_the_field() {
         (
             r#"{"states": {"a": {"prompt_task": "t", "on_event": {"E": "a", "E": "a"}}}}"#,
             "on_event",
-            "states.a.on_event: `E` stands twice",
+            "states.a.on_event: `E` appears twice; remove one of them",
         ),
     ];
     for (json, field, message) in cases {

@@ -13,7 +13,7 @@ use super::names::{At, thread as shown};
 use super::operation::life;
 use super::{Held, History, Kind, Message};
 use crate::model::compare::{Checked, Expected, Mismatch, Refusal, same};
-use crate::model::recorder::{Recorder, id, json, json_text, optional, owned_id, with};
+use crate::model::recorder::{Recorder, id, json, json_text, optional, typed_id, with};
 
 impl History {
     pub(super) async fn append(
@@ -34,7 +34,9 @@ impl History {
             (None, None) => ("HIST-002", None),
         };
         recorder.call(clause, |_| {
-            let key = with("idempotency_key", options.idempotency_key.as_ref(), owned_id);
+            let key = with("idempotency_key", options.idempotency_key.as_ref(), |key| {
+                typed_id("IdempotencyKey", key)
+            });
             let options = format!("AppendOptions::default(){key}{}", with("ttl", options.ttl, life));
             let messages = match times {
                 1 => json(&once),

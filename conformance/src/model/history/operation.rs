@@ -252,6 +252,6 @@ fn message(rng: &mut Rng<'_>) -> ChatMessage {
 /// Returns a time to live as an expression.
 pub(super) fn life(ttl: Ttl) -> String {
     let after: Duration = ttl.after;
-    let refresh = ttl.refresh_on_use;
-    format!("Ttl {{ after: Duration::from_micros({}), refresh_on_use: {refresh} }}", after.as_micros())
+    let kind = if ttl.refresh_on_use { "sliding" } else { "fixed" };
+    format!("Ttl::{kind}(Duration::from_micros({}))", after.as_micros())
 }

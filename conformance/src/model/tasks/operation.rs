@@ -8,7 +8,7 @@ use larder_kernel::{
 };
 
 use super::{Given, Tasks};
-use crate::model::recorder::{Recorder, id, json, owned_id, owned_text, quoted, with};
+use crate::model::recorder::{Recorder, id, json, owned_id, owned_text, quoted, typed_id, with};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
 
@@ -291,7 +291,7 @@ pub(super) fn new_board(new: &NewBoard) -> String {
         "NewBoard::new({}){}{}",
         new_tasks(&new.tasks),
         with("label", new.label.as_deref(), owned_text),
-        with("parent", new.parent.as_ref(), owned_id)
+        with("parent", new.parent.as_ref(), |parent| typed_id("AgentId", parent))
     )
 }
 

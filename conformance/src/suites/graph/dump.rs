@@ -22,7 +22,7 @@ pub(crate) async fn dump(store: &dyn GraphStore) -> CaseResult<Value> {
     Ok(all)
 }
 
-/// Reads all entities, or those that the suite writes if the store cannot list yet.
+/// Reads all entities. If the store cannot list yet, reads the entities that the suite writes.
 async fn entities(store: &dyn GraphStore) -> CaseResult<Vec<Entity>> {
     if implemented(store.find_entities(&EntityQuery::default(), PageRequest::first(1)).await)?.is_some() {
         return all_entities(store).await;
@@ -34,8 +34,8 @@ async fn entities(store: &dyn GraphStore) -> CaseResult<Vec<Entity>> {
     Ok(store.get_entities(&entity_ids(&names)?).await?.into_iter().flatten().collect())
 }
 
-/// Reads all relationships, or those that the suite writes if the store cannot list yet. Empty if the store
-/// has no relationships yet.
+/// Reads all relationships. If the store cannot list yet, reads the relationships that the suite writes.
+/// Empty if the store has no relationships yet.
 async fn relationships(store: &dyn GraphStore) -> CaseResult<Vec<Relationship>> {
     let first = PageRequest::first(1);
     if implemented(store.find_relationships(&RelationshipQuery::default(), first).await)?.is_some() {

@@ -16,8 +16,8 @@ use crate::context::Context;
 use crate::expect;
 use crate::suites::background::BackgroundTask;
 
-/// Returns a thread whose numbers have holes and extend below 1, and its messages. What the store does not
-/// implement yet leaves no holes.
+/// Returns a thread whose numbers have holes and extend below 1, and its messages. A method
+/// that the store does not implement yet leaves no holes.
 async fn with_holes(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>)> {
     let thread = thread("holes")?;
     let mut batch = numbered("m", 12);

@@ -38,7 +38,7 @@ async fn known_buckets(store: &dyn KeyValueStore) -> CaseResult<Value> {
     Ok(Value::Object(whole))
 }
 
-/// Reads the keys of a bucket, or those that the suite writes if the store cannot list yet.
+/// Reads the keys of a bucket. If the store cannot list yet, reads the keys that the suite writes.
 async fn keys(store: &dyn KeyValueStore, bucket: &BucketName) -> CaseResult<Vec<Value>> {
     let mut rows = Vec::new();
     let mut push = |row: Result<Value, serde_json::Error>| {

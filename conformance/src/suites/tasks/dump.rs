@@ -53,7 +53,7 @@ async fn known_boards(store: &dyn TaskStore) -> CaseResult<Value> {
     Ok(Value::Array(whole))
 }
 
-/// Returns all tasks of a board, or those that the suite writes if the store cannot list yet.
+/// Returns all tasks of a board. If the store cannot list yet, returns the tasks that the suite writes.
 async fn tasks(store: &dyn TaskStore, board: &BoardId) -> CaseResult<Vec<Task>> {
     let (all, first) = (TaskQuery::default(), PageRequest::first(1));
     if implemented(store.list_tasks(board, &all, first).await)?.is_some() {

@@ -124,7 +124,7 @@ impl BlobPutOptions {
         self
     }
 
-    /// Returns the options that are set. The condition has capabilities of its own.
+    /// Returns the options that are set. The condition has separate capabilities.
     #[must_use]
     pub fn options(&self) -> OptionSet {
         // Names every field, so that a new field is a compile error here.
