@@ -212,6 +212,7 @@ fn leaping_in_memory() -> impl Iterator<Item = Named> {
         invariants::a_flush_keeps_the_summary_of_a_long_thread,
         invariants::a_large_prompt_leaves_no_gap_between_the_summary_and_the_window,
         invariants::summarizers_of_one_document_ask_a_question_once,
+        invariants::a_summary_that_an_earlier_step_dropped_is_read_again,
         invariants::nothing_is_erased_before_a_turn_completes,
         invariants::a_summary_that_was_not_stored_is_stored_by_the_next_attempt,
         invariants::an_ephemeral_inference_can_lose_its_session,

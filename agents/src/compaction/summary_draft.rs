@@ -14,8 +14,8 @@ use super::turns::is_human_turn;
 use crate::tokens::{TokenCounter, tokens_of};
 
 /// Returns the summary at the front of a window, read back from its message.
-pub(crate) fn summary_in(window: &Window, counter: &dyn TokenCounter) -> Option<Summary> {
-    window.messages.iter().find_map(|message| {
+pub(crate) fn summary_in(messages: &[WindowMessage], counter: &dyn TokenCounter) -> Option<Summary> {
+    messages.iter().find_map(|message| {
         let Origin::Summary(up_to) = message.origin else { return None };
         let text = &*message.message.text;
         let messages = message.message.metadata.get(COVERS).and_then(serde_json::Value::as_u64);
@@ -116,8 +116,10 @@ impl SummaryMaker {
         let Some(claim) = self.store.claim(thread, self.claim_lasts()).await? else { return Ok(false) };
         let mut asking = Asking { maker: self, thread, claim: Some(claim) };
         let outcome = async {
-            let mut before = summary_in(&prepared.window, self.counter());
-            let mut old = self.whole(&prepared.window, writer, preparation);
+            // An earlier strategy may have dropped the summary from the window.
+            let mut before = summary_in(&prepared.window.messages, self.counter())
+                .or_else(|| summary_in(&preparation.since_summary, self.counter()));
+            let mut old = self.whole(&prepared.window, writer, preparation, before.as_ref());
             let base = base_of_messages(before.as_ref(), &old);
             let read = match &*preparation.since_summary {
                 [] => &*prepared.window.messages,
@@ -125,7 +127,7 @@ impl SummaryMaker {
             };
             if let Some(drafted) = self.drafted(thread, base.as_deref(), read).await? {
                 self.take_in(thread, prepared, &drafted);
-                old = self.whole(&prepared.window, writer, preparation);
+                old = self.whole(&prepared.window, writer, preparation, Some(&drafted));
                 before = Some(drafted);
             }
             for part in self.parts(&old) {
@@ -150,16 +152,21 @@ impl SummaryMaker {
         begin_with_summary(&mut prepared.window, summary);
     }
 
-    /// Returns the messages to summarize, oldest first, including messages that an earlier strategy dropped
-    /// from the window.
-    fn whole(&self, window: &Window, writer: &dyn Writer, preparation: &Preparation) -> Vec<WindowMessage> {
+    /// Returns the messages after the last summary to summarize, oldest first, including messages that an
+    /// earlier strategy dropped from the window.
+    fn whole(
+        &self,
+        window: &Window,
+        writer: &dyn Writer,
+        preparation: &Preparation,
+        before: Option<&Summary>,
+    ) -> Vec<WindowMessage> {
         let old = self.old(window, writer, preparation.tokens_beside);
         let Some(up_to) = old.last().and_then(place) else { return old };
         if preparation.since_summary.is_empty() {
             return old;
         }
-        let known = summary_in(window, self.counter()).map(|summary| summary.up_to);
-        let is_covered = |seq| seq <= up_to && known.is_none_or(|known| seq > known);
+        let is_covered = |seq| seq <= up_to && before.is_none_or(|before| seq > before.up_to);
         let whole = preparation.since_summary.iter();
         whole.filter(|message| place(message).is_some_and(is_covered)).cloned().collect()
     }

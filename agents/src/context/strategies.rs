@@ -17,8 +17,8 @@ impl AgentContext {
         strategies: &[Arc<dyn CompactionStrategy>],
         assembly: &mut Assembly,
     ) -> Result<()> {
-        let is_stored = |message: &&WindowMessage| matches!(message.origin, Origin::Stored(_));
-        let read: Arc<[_]> = assembly.window.messages.iter().filter(is_stored).cloned().collect();
+        let is_read = |message: &&WindowMessage| message.origin != Origin::Injected;
+        let read: Arc<[_]> = assembly.window.messages.iter().filter(is_read).cloned().collect();
         let preparation = Preparation::default().with_model().with_since_summary(read);
         let mut dropped = false;
         for strategy in strategies {
@@ -54,7 +54,7 @@ impl AgentContext {
         window: &Window,
         read: &[WindowMessage],
     ) -> Result<()> {
-        let Some(new) = summary_in(window, self.counter()) else { return Ok(()) };
+        let Some(new) = summary_in(&window.messages, self.counter()) else { return Ok(()) };
         let kept = summaries.look(&*self.config.history, thread).await?;
         let revision = kept.as_ref().map(|(kept, _)| kept.revision);
         let known = kept.filter(|(_, current)| *current).map(|(StoredSummary { summary, .. }, _)| summary);
@@ -63,7 +63,7 @@ impl AgentContext {
         }
         let first = match &known {
             Some(known) => known.covers.map(|covers| covers.first),
-            None => read.first().and_then(MessageMark::of),
+            None => read.iter().find_map(MessageMark::of),
         };
         let last = read.iter().filter_map(MessageMark::of).find(|mark| mark.seq == new.up_to);
         let covers = first.zip(last).map(|(first, last)| Covered { first, last });

@@ -236,10 +236,11 @@ impl Assembler {
     ) -> Result<(Assembled, Option<WindowMessage>)> {
         let Parts { thread, state, .. } = parts;
         let messages: Vec<_> = state.messages.iter().cloned().map(WindowMessage::from).collect();
-        let preparation = parts.preparation(fixed).with_since_summary(messages.clone());
         let headed = self.effect() > StrategyEffect::None;
         let mut summary = state.summary.clone();
         let mut shown = summary.as_ref().map(|held| shown_as(held, headed));
+        let since_summary: Vec<_> = shown.iter().chain(&messages).cloned().collect();
+        let preparation = parts.preparation(fixed).with_since_summary(since_summary);
         let mut made_by = None;
         let mut prepared = Prepared::from(Window::new(messages).with_thread((*thread).clone()));
         *present = Present::new(&prepared.window.messages);
@@ -257,7 +258,7 @@ impl Assembler {
             } else {
                 prepared.window.messages.splice(0..0, shown.take());
                 prepared = prepared.then(&**strategy, &preparation).await?;
-                let told_now = summary_in(&prepared.window, &*reader.counter);
+                let told_now = summary_in(&prepared.window.messages, &*reader.counter);
                 shown = summary_first(&mut prepared.window.messages);
                 // An erasure also removes the summary before it.
                 let erases = prepared.erases_up_to != erased;

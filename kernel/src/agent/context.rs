@@ -141,9 +141,9 @@ pub struct Preparation {
     /// `true` if a strategy may call a model. If `false`, a strategy that needs a model leaves the window as
     /// it is.
     pub asks_model: bool,
-    /// Every stored message since the last summary, oldest first. Earlier strategies may have removed some of
-    /// these messages from the window, but a new summary covers them, so the strategy reads them here. Empty
-    /// if the window contains all of them.
+    /// The last summary, if any, and every stored message after it, oldest first. Earlier strategies may have
+    /// removed some of these messages from the window, but a new summary covers them, so the strategy reads
+    /// them here. Empty if the window contains all of them.
     pub since_summary: Arc<[WindowMessage]>,
     /// The query for a knowledge search. With `None`, the search uses the newest question of the window.
     pub query: Option<Arc<str>>,
@@ -164,7 +164,7 @@ impl Preparation {
         self
     }
 
-    /// Sets the stored messages since the last summary.
+    /// Sets the last summary, if any, and the stored messages after it.
     #[must_use]
     pub fn with_since_summary(mut self, messages: impl Into<Arc<[WindowMessage]>>) -> Self {
         self.since_summary = messages.into();
@@ -230,8 +230,12 @@ impl Prepared {
     ) -> Result<Self> {
         // A new summary does not read messages that are about to be erased.
         let left = self.erases_up_to.map(|up_to| {
-            let stays =
-                |message: &&WindowMessage| !matches!(message.origin, Origin::Stored(seq) if seq <= up_to);
+            let stays = |message: &&WindowMessage| match message.origin {
+                Origin::Stored(seq) => seq > up_to,
+                // The erased messages are the oldest, so the summary covers some of them.
+                Origin::Summary(_) => false,
+                Origin::Injected => true,
+            };
             let left: Arc<[_]> = preparation.since_summary.iter().filter(stays).cloned().collect();
             preparation.clone().with_since_summary(left)
         });

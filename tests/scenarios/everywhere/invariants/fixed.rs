@@ -8,14 +8,14 @@ use bytes::Bytes;
 use larder_kernel::{
     AppendOptions, BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProviderExt,
     Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet,
-    Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store,
+    Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store, WindowMessage,
 };
 
 use super::step::Step;
 use super::world::World;
 use crate::everywhere::support::Words;
 use crate::test_backend::TestBackend as Backend;
-use larder_agents::compaction::{NeuralyzerConfig, SummarizerConfig};
+use larder_agents::compaction::{NeuralyzerConfig, SummarizationConfig, SummarizerConfig};
 use larder_agents::session::{
     Ephemeral, InferenceRequest, OnSummaryFailure, Persisted, Persistence, SessionProfile, Sessions,
     SummaryPolicy,
@@ -111,6 +111,30 @@ pub(crate) async fn a_large_prompt_leaves_no_gap_between_the_summary_and_the_win
         assert_eq!(messages[2].origin, Origin::Stored(Seq::new(up_to.get() + 1)));
         assert!(messages[1].message.text.ends_with(&format!("m{up_to}")));
         assert!(inference.left_out().iter().all(|left| left.messages.is_empty()));
+    }
+}
+
+/// Proves: RAVI-9
+pub(crate) async fn a_summary_that_an_earlier_step_dropped_is_read_again(backend: &Backend) {
+    let world = World::new(backend).await;
+    let config = SummarizationConfig::default().with_recent_token_budget(1).with_min_old_tokens(1);
+    let first = sessions(&world, &[Step::Summarization(config.clone())]);
+    let id = with_messages(&world, &first, 20).await;
+    turn(&first, &id, Persistence::Incremental).await;
+    let second = sessions(&world, &[Step::Truncation(20), Step::Summarization(config)]);
+    for mark in 21..=30 {
+        let message = ChatMessage::user(format!("m{mark}"));
+        world.history.append(&second.thread(&id), message).await.unwrap();
+    }
+    let request = InferenceRequest::new([ChatMessage::user("new")]);
+    let inference = second.begin(&id, request).await.unwrap();
+    let is_summary = |message: &&WindowMessage| matches!(message.origin, Origin::Summary(_));
+    let summary = inference.window().messages.iter().find(is_summary).unwrap();
+    let Origin::Summary(up_to) = summary.origin else { unreachable!() };
+    assert!(up_to > Seq::new(25), "the summary ends at {up_to}");
+    let read: Vec<&str> = summary.message.text.split(|c: char| !c.is_alphanumeric()).collect();
+    for mark in 1..=25 {
+        assert!(read.contains(&&*format!("m{mark}")), "the summary has not read m{mark}: {read:?}");
     }
 }
 
