@@ -167,7 +167,7 @@ fn a_line_that_is_no_message_is_named_and_nothing_is_imported() {
     let good = long(1_200);
     let bad: [(&[u8], &str); 6] = [
         (b"{\"role\":\"usher\",\"content\":\"secret\"}\n", "`role`"),
-        (b"{\"role\":\"user\",\"content\":\"secret\"\n", "incomplete"),
+        (b"{\"role\":\"user\",\"content\":\"secret\"\n", "ends too early"),
         (b"hello\n", "not JSON"),
         (b"{\"role\":\"tool\",\"content\":\"secret\"}\n", "`tool_call_id`"),
         (b"\xFF\xFE\n", "UTF-8"),

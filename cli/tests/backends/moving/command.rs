@@ -54,7 +54,7 @@ async fn copies() {
     let thread = Thread::new("secret", "secret").unwrap();
     target.stores.set().history().unwrap().append(&thread, ChatMessage::user("secret")).await.unwrap();
     let (_, said) = output(&[&copy[..], &["--to-namespace", to]].concat(), 2);
-    assert!(said.contains("history 0 other than in the source and 1 that it has not"), "{said}");
+    assert!(said.contains("history 0 different and 1 only in the target"), "{said}");
     assert!(said.contains("--to-namespace selects an empty namespace, --into-existing keeps"), "{said}");
     assert!(!said.contains("secret"), "{said}");
     output(

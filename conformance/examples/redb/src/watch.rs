@@ -56,8 +56,11 @@ impl Watch {
             self.written.mark_unchanged();
             self.read().await?;
             if self.ready.is_empty() && self.written.changed().await.is_err() {
-                return Err(Error::new(ErrorKind::Unavailable, OPERATION, "the database was closed; open it \
-                    again"));
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    OPERATION,
+                    "the database was closed; open it again",
+                ));
             }
         }
     }

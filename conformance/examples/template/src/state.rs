@@ -62,8 +62,11 @@ impl State {
         let there = self.get(bucket, key).map(|entry| entry.revision);
         match options.condition {
             KeyValueCondition::Absent if there.is_some() => {
-                return Err(Error::new(ErrorKind::Conflict, OPERATION, "the key already exists; read it or \
-                    write without the condition"));
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    OPERATION,
+                    "the key already exists; read it or write without the condition",
+                ));
             }
             KeyValueCondition::AtRevision(at) if there != Some(at) => {
                 return Err(at_another_revision(OPERATION));
@@ -106,9 +109,7 @@ impl State {
         let Some(bucket) = self.buckets.get(bucket) else { return Vec::new() };
         let keys = bucket.keys.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
         keys.filter(|(key, _)| key.as_str().starts_with(prefix))
-            .filter_map(|(key, _)| {
-                Some(KeyRevision::new(key.clone(), bucket.get(key)?.revision))
-            })
+            .filter_map(|(key, _)| Some(KeyRevision::new(key.clone(), bucket.get(key)?.revision)))
             .take(limit)
             .collect()
     }
@@ -153,6 +154,9 @@ fn now() -> Timestamp {
 }
 
 fn at_another_revision(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Conflict, operation, "the key is absent or at another revision; read it and try \
-                                                again")
+    Error::new(
+        ErrorKind::Conflict,
+        operation,
+        "the key is absent or at another revision; read it and try again",
+    )
 }
