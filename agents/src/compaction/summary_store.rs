@@ -51,14 +51,7 @@ struct Record {
 /// # async fn main() -> larder_kernel::Result<()> {
 /// let store = SummaryStore::new(Arc::new(InMemoryKeyValueStore::new()))?;
 /// let thread = Thread::new("assistant", "session-1")?;
-/// let summary = Summary {
-///     up_to: Seq::new(40),
-///     text: "They planned a trip to Oslo.".into(),
-///     tokens: 8,
-///     messages: 40,
-///     strategy: "summarization".into(),
-///     covers: None,
-/// };
+/// let summary = Summary::new(Seq::new(40), "They planned a trip to Oslo.").with_tokens(8).with_messages(40);
 /// let revision = store.put(&thread, None, &summary).await?;
 /// assert_eq!(store.get(&thread).await?.map(|stored| stored.summary), Some(summary.clone()));
 ///
