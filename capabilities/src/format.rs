@@ -20,6 +20,7 @@ pub(crate) struct Formats {
 
 impl Formats {
     /// Returns an error if this program does not support the format. Zero is data without a number.
+    #[cfg(any(test, feature = "fs", feature = "postgres", feature = "s3", feature = "sqlite"))]
     pub(crate) fn check(&self, operation: &'static str, found: i64) -> Result<(), Error> {
         if (self.oldest..=self.newest).contains(&found) { Ok(()) } else { Err(self.refuse(operation, found)) }
     }
