@@ -32,7 +32,7 @@ pub(super) fn tables() -> Vec<Table> {
 }
 
 /// The rule of metadata values and content types.
-const HEADER: Rule = rule("holds something else than visible ASCII and inner spaces");
+const HEADER: Rule = rule("contains characters other than visible ASCII and inner spaces; remove them");
 
 fn kept() -> Result<BlobKey> {
     BlobKey::new("kept/plain")
@@ -80,7 +80,7 @@ fn keys() -> Vec<Refusal> {
         "/.",
         "a\n/..",
     ] {
-        let segment = rule("a segment between `/` is empty, `.` or `..`");
+        let segment = rule("has a segment between `/` that is empty, `.` or `..`; remove that segment");
         bad.push((format!("{text:?}"), segment, text.to_owned()));
     }
     let row = |(what, limit, text): (String, Rule, String)| {
@@ -109,7 +109,7 @@ fn metadata_names() -> Vec<Refusal> {
     let named = |name: String| BlobPutOptions::default().with_metadata("good", "v").with_metadata(name, "v");
     let visible = (0x20..0x7f_u8).map(char::from);
     let allowed = |it: &char| it.is_ascii_lowercase() || it.is_ascii_digit() || "-_".contains(*it);
-    let letters = rule("only a-z, 0-9, `-` and `_` are allowed");
+    let letters = rule("contains characters other than a-z, 0-9, `-` and `_`; rename it");
     let mut rows = Vec::new();
     for character in visible.filter(|it| !allowed(it)).chain(invisible()) {
         let what = format!("{character:?}");
@@ -225,7 +225,7 @@ fn presigned_reads() -> Vec<Refusal> {
         presign(
             text.to_owned(),
             "content_type",
-            rule("only a write binds a content type"),
+            rule("is set for a read; set it for a write only"),
             get,
             time,
             Some(text.to_owned()),
@@ -283,7 +283,7 @@ fn ranges() -> Vec<Refusal> {
     };
     let past = Rule {
         limit: Some(larder_kernel::check::size("bytes of plain kept".len())),
-        error: "empty, or begins at or past the blob's end",
+        error: "is empty or begins at or past the blob's end; begin before the end",
     };
     let mut rows =
         vec![read("a range past the end".to_owned(), past, "kept/plain", ByteRange::From(1_000_000))];
@@ -291,10 +291,15 @@ fn ranges() -> Vec<Refusal> {
         for range in bad {
             // The error of an empty range names the end.
             let ByteRange::Bounded { end, .. } = range else { continue };
-            let empty = Rule { limit: Some(end), error: "empty" };
+            let empty = Rule { limit: Some(end), error: "is empty; request at least one byte" };
             rows.push(read(format!("{range:?} of {key}"), empty, key, range));
         }
-        rows.push(read(format!("the last 0 bytes of {key}"), rule("empty"), key, ByteRange::Suffix(0)));
+        rows.push(read(
+            format!("the last 0 bytes of {key}"),
+            rule("is empty; request at least one byte"),
+            key,
+            ByteRange::Suffix(0),
+        ));
     }
     rows
 }
@@ -322,7 +327,7 @@ fn listed() -> Vec<Refusal> {
 
 /// Tags that no store assigned.
 fn etags() -> Vec<Refusal> {
-    let visible = rule("holds something else than visible ASCII");
+    let visible = rule("contains characters other than visible ASCII; remove them");
     let mut bad = vec![
         ("nothing".to_owned(), at_least(1), String::new()),
         ("513 bytes".to_owned(), at_most(ID_BYTES_MAX), "e".repeat(513)),

@@ -337,8 +337,8 @@ fn replacements() -> Vec<Refusal> {
             })
         })
     };
-    let below = ("up_to", rule("a replacement ends at 0 or later"));
-    let unseen = ("seen", rule("before up_to: what is replaced must have been read"));
+    let below = ("up_to", rule("is negative; pass a `Seq` of 0 or more"));
+    let unseen = ("seen", rule("is before `up_to`; read the messages up to `up_to` first"));
     let mut rows = Vec::new();
     for messages in [0, 1, 3] {
         for up_to in [Seq::MIN, Seq::new(-1_000), Seq::new(-1)] {

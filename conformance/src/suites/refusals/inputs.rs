@@ -36,18 +36,18 @@ pub(super) const fn at_most(limit: usize) -> Rule {
 
 /// Returns the rule of a greatest number.
 pub(super) const fn up_to(limit: u64) -> Rule {
-    Rule { limit: Some(limit), error: "over the limit" }
+    Rule { limit: Some(limit), error: "over the limit; reduce it" }
 }
 
 /// Returns the rule of a least number.
 pub(super) const fn at_least(limit: u64) -> Rule {
-    Rule { limit: Some(limit), error: "under the limit" }
+    Rule { limit: Some(limit), error: "under the limit; increase it" }
 }
 
 /// The rule of every text.
-pub(super) const NUL: Rule = rule("holds a NUL character");
+pub(super) const NUL: Rule = rule("contains a NUL character; remove it");
 /// The rule of every batch whose items have ids.
-pub(super) const TWICE: Rule = rule("the same id stands twice in one call");
+pub(super) const TWICE: Rule = rule("contains the same id twice; pass each id once");
 
 /// Invalid input of one kind.
 pub(super) type Bad<T> = (&'static str, Rule, T);

@@ -135,7 +135,7 @@ fn make_bad_documents(plain: &Document) -> Vec<BadDocument> {
     all.push((
         "no embedding".to_owned(),
         "document.embedding",
-        rule("missing, and the store has no embedder"),
+        rule("is missing, and the store has no embedder; pass an embedding"),
         missing,
     ));
     all
@@ -175,9 +175,9 @@ type Numbers = fn() -> Vec<f32>;
 
 /// Numbers without a direction in 32 bits.
 fn embeddings() -> Vec<Refusal> {
-    let number = rule("holds NaN or an infinity");
-    let zero = rule("zero, or too short to have a direction");
-    let long = rule("so long that its squared length overflows");
+    let number = rule("contains NaN or an infinity; pass finite numbers");
+    let zero = rule("has a length of 0 or close to 0; pass an embedding with a direction");
+    let long = rule("has a length whose square overflows; scale the embedding down");
     let bad: [Bad<Numbers>; 14] = [
         ("no numbers", at_least(1), Vec::new),
         ("one dimension too many", at_most(DIMENSIONS_MAX), || vec![1.0; DIMENSIONS_MAX + 1]),
@@ -204,7 +204,10 @@ fn embeddings() -> Vec<Refusal> {
 
 /// Embeddings of another dimension than the collection's three.
 fn dimensions() -> Vec<Refusal> {
-    const THREE: Rule = Rule { limit: Some(3), error: "its dimension is not the collection's" };
+    const THREE: Rule = Rule {
+        limit: Some(3),
+        error: "differs from the collection's dimension; pass an embedding of that dimension",
+    };
     let mut rows =
         vec![Refusal::new("vectors.put", "a put of 3, 2 and 3".to_owned(), "embedding", THREE, |stores| {
             Box::pin(async move {
