@@ -71,9 +71,9 @@ impl Plot {
     /// The law that the plot shows.
     fn law(self) -> &'static str {
         match self {
-            Self::AppendCost => "Append cost is independent of the thread's length",
-            Self::AppendBytes => "Bytes written per append are independent of the thread's length",
-            Self::TailCost => "The cost of reading the last 50 is independent of the thread's length",
+            Self::AppendCost => "Append cost is independent of thread length",
+            Self::AppendBytes => "Bytes written per append are independent of thread length",
+            Self::TailCost => "The cost of reading the last 50 is independent of thread length",
             Self::FilteredSearch => "The cost of a filtered search grows with the matches",
             Self::GraphWalk => "The cost of a traversal grows with the relationships visited",
             Self::ClaimCost => "Claim cost is independent of the number of planned tasks",
