@@ -102,7 +102,8 @@ async fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> R
     if built != ExitCode::SUCCESS {
         return Ok(built);
     }
-    let (mut whole, (reader, writer)) = (command(&[]), pipe()?);
+    // One run shows every failure, not only those of the first test binary that fails.
+    let (mut whole, (reader, writer)) = (command(&["--no-fail-fast"]), pipe()?);
     let errors = writer.try_clone().map_err(|error| format!("cannot make a pipe: {error}"))?;
     whole.stdout(writer).stderr(errors);
     // The lines are read, so they have no colors.
