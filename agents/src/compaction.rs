@@ -41,7 +41,6 @@ mod condition;
 mod covered;
 mod document;
 mod groups;
-mod human_turn;
 mod into_pipeline;
 mod max_tokens;
 mod paid_summary;

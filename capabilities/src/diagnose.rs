@@ -6,14 +6,14 @@
 
 #[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
 pub(crate) mod disk;
-mod findings;
 mod measure;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 use larder_kernel::Error;
 use serde::Serialize;
 
-pub use findings::Findings;
 #[cfg(feature = "sqlite")]
 pub(crate) use measure::millis;
 #[cfg(any(
@@ -104,5 +104,22 @@ impl Check {
     #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
     pub(crate) fn unknown(name: &'static str, error: &Error, why: &'static str) -> Self {
         Self::warn(name, format!("unknown: {}", error.kind()), why, error.message().to_owned())
+    }
+}
+
+/// The checks so far. Clones share them, so that these checks are reported even if the rest takes too long.
+#[derive(Debug, Clone, Default)]
+pub struct Findings(Arc<Mutex<Vec<Check>>>);
+
+impl Findings {
+    /// Adds a check.
+    pub fn add(&self, check: Check) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(check);
+    }
+
+    /// Takes all checks, in the order of their addition.
+    #[must_use]
+    pub fn take(&self) -> Vec<Check> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -181,14 +181,7 @@ impl Harness for Layered {
     async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
         let (layers, behind, options) = self.around.layers(namespace, options)?;
         let stores = self.inner.open(&behind, &options).await?;
-        let mut layered = StoreSet::default();
-        layered.history = stores.history.map(|store| layers.history(store));
-        layered.vectors = stores.vectors.map(|store| layers.vectors(store));
-        layered.graph = stores.graph.map(|store| layers.graph(store));
-        layered.blobs = stores.blobs.map(|store| layers.blobs(store));
-        layered.tasks = stores.tasks.map(|store| layers.tasks(store));
-        layered.key_value = stores.key_value.map(|store| layers.key_value(store));
-        Ok(layered)
+        Ok(layers.over(stores))
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {

@@ -215,7 +215,7 @@ impl Harness for UrlHarness {
 fn store_set(stores: &Stores) -> Result<StoreSet> {
     match stores.errors().into_iter().next() {
         Some((_, error)) => Err(error.clone()),
-        None => Ok(stores.set().clone().into()),
+        None => Ok(stores.set().clone()),
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
         let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
         let open = async |handle| {
             let options = OpenOptions::default().with_handle(handle);
-            harness.open(&namespace, &options).await.unwrap().key_value.unwrap()
+            harness.open(&namespace, &options).await.unwrap().key_value().unwrap()
         };
         open(0).await.set(&bucket, &key, "v".into()).await.unwrap();
         assert!(open(1).await.get(&bucket, &key).await.unwrap().is_some());

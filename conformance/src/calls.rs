@@ -97,12 +97,12 @@ pub(crate) fn of(contract: Contract) -> Vec<Call> {
 pub(crate) fn lay_out(stores: &StoreSet, contract: Contract, world: World) -> BoxFuture<'_, CaseResult> {
     async move {
         match contract {
-            Contract::History => history::lay_out(served(stores.history.as_deref())?, world).await?,
-            Contract::Vectors => vectors::lay_out(served(stores.vectors.as_deref())?, world).await?,
-            Contract::Graph => graph::lay_out(served(stores.graph.as_deref())?, world).await?,
-            Contract::Blobs => blobs::lay_out(served(stores.blobs.as_deref())?, world).await?,
-            Contract::Tasks => tasks::lay_out(served(stores.tasks.as_deref())?, world).await?,
-            Contract::KeyValue => key_value::lay_out(served(stores.key_value.as_deref())?, world).await?,
+            Contract::History => history::lay_out(&*stores.history()?, world).await?,
+            Contract::Vectors => vectors::lay_out(&*stores.vectors()?, world).await?,
+            Contract::Graph => graph::lay_out(&*stores.graph()?, world).await?,
+            Contract::Blobs => blobs::lay_out(&*stores.blobs()?, world).await?,
+            Contract::Tasks => tasks::lay_out(&*stores.tasks()?, world).await?,
+            Contract::KeyValue => key_value::lay_out(&*stores.key_value()?, world).await?,
         }
         Ok(())
     }
@@ -112,9 +112,9 @@ pub(crate) fn lay_out(stores: &StoreSet, contract: Contract, world: World) -> Bo
 /// Returns the state of [`World::Theirs`] that no listing shows: used keys, and deletions.
 pub(crate) async fn witness(stores: &StoreSet, contract: Contract) -> CaseResult<Value> {
     match contract {
-        Contract::History => told(history::witness(served(stores.history.as_deref())?).await),
+        Contract::History => told(history::witness(&*stores.history()?).await),
         // A store that cannot watch yet shows no past changes.
-        Contract::KeyValue => match key_value::witness(served(stores.key_value.as_deref())?).await {
+        Contract::KeyValue => match key_value::witness(&*stores.key_value()?).await {
             Err(error) if error.missing_method().is_some() => Ok(Value::Null),
             answer => told(answer),
         },
@@ -125,10 +125,7 @@ pub(crate) async fn witness(stores: &StoreSet, contract: Contract) -> CaseResult
 fn erase(contract: Contract) -> Call {
     macro_rules! erasing {
         ($field:ident) => {
-            |stores| {
-                async move { told(larder_kernel::Store::erase(served(stores.$field.as_deref())?).await) }
-                    .boxed()
-            }
+            |stores| async move { told(larder_kernel::Store::erase(&*stores.$field()?).await) }.boxed()
         };
     }
     let run: Run = match contract {
@@ -140,10 +137,6 @@ fn erase(contract: Contract) -> Call {
         Contract::KeyValue => erasing!(key_value),
     };
     Call::new(contract, "erase", run)
-}
-
-fn served<T>(store: Option<T>) -> CaseResult<T> {
-    store.ok_or_else(|| Failure::Engine("the backend does not serve the contract".to_owned()))
 }
 
 /// Returns the result of a call, without the parts that differ in every call.
@@ -192,11 +185,11 @@ macro_rules! calls {
     ($contract:ident, $field:ident; $($name:literal => |$store:ident| $body:block)*) => {
         pub(super) fn calls() -> Vec<$crate::calls::Call> {
             use ::futures_util::FutureExt;
-            use $crate::calls::{Call, served, told};
+            use $crate::calls::{Call, told};
             vec![$(
                 Call::new(::larder_kernel::Contract::$contract, $name, |stores| {
                     async move {
-                        let $store = served(stores.$field.as_deref())?;
+                        let $store = &*stores.$field()?;
                         told(async move { $body }.await)
                     }
                     .boxed()

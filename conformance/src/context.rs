@@ -35,18 +35,15 @@ pub struct Context {
 }
 
 macro_rules! handles {
-    ($(#[$doc:meta])* $method:ident, $store:ident, $contract:ident) => {
+    ($(#[$doc:meta])* $method:ident, $store:ident) => {
         $(#[$doc])*
         ///
         /// # Errors
-        /// `Engine` if the backend cannot be opened or does not serve the contract.
+        /// `Engine` if the backend cannot be opened; `Broken` if it does not serve the contract.
         pub async fn $method(&self) -> CaseResult<Handles<dyn $store>> {
             let second = OpenOptions::default().with_handle(1);
             let (a, b) = (self.open().await?, self.open_with(&self.namespace, &second).await?);
-            match (a.$method, b.$method) {
-                (Some(a), Some(b)) => Ok(Handles { a, b }),
-                _ => Err(Failure::Engine(format!("the backend does not serve {}", Contract::$contract))),
-            }
+            Ok(Handles { a: a.$method()?, b: b.$method()? })
         }
     };
 }
@@ -77,9 +74,7 @@ impl Context {
     /// Errors of the backend.
     pub async fn open_with(&self, namespace: &Namespace, options: &OpenOptions) -> CaseResult<StoreSet> {
         let opened = retry_open(|| self.harness.open(namespace, options)).await;
-        let stores =
-            opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))?;
-        Ok(stores.guarded())
+        opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))
     }
 
     /// Returns another namespace whose name begins with the name of the case's namespace. The runner erases
@@ -96,27 +91,27 @@ impl Context {
 
     handles!(
         /// Two handles on the case's conversations.
-        history, HistoryProvider, History
+        history, HistoryProvider
     );
     handles!(
         /// Two handles on the case's documents.
-        vectors, VectorStore, Vectors
+        vectors, VectorStore
     );
     handles!(
         /// Two handles on the case's graph.
-        graph, GraphStore, Graph
+        graph, GraphStore
     );
     handles!(
         /// Two handles on the case's files.
-        blobs, BlobStore, Blobs
+        blobs, BlobStore
     );
     handles!(
         /// Two handles on the case's task boards.
-        tasks, TaskStore, Tasks
+        tasks, TaskStore
     );
     handles!(
         /// Two handles on the case's small state.
-        key_value, KeyValueStore, KeyValue
+        key_value, KeyValueStore
     );
 
     /// Returns the case's namespace in an isolated database, if the backend can provide one. In a shared

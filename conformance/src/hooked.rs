@@ -202,10 +202,6 @@ impl<H: Hook> HookedHarness<H> {
     pub(crate) fn new(inner: Arc<dyn Harness>, hook: H) -> Self {
         Self { inner, hook }
     }
-
-    fn hooked<S: ?Sized>(&self, store: Option<Arc<S>>, contract: Contract) -> Option<Arc<Hooked<S, H>>> {
-        store.map(|inner| Arc::new(Hooked { inner, contract, hook: self.hook.clone() }))
-    }
 }
 
 impl<H> fmt::Debug for HookedHarness<H> {
@@ -230,16 +226,25 @@ impl<H: Hook> Harness for HookedHarness<H> {
     }
 
     async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
-        let StoreSet { history, vectors, graph, blobs, tasks, key_value } =
-            self.inner.open(namespace, options).await?;
-        Ok(StoreSet {
-            history: self.hooked(history, Contract::History).map(|store| store as _),
-            vectors: self.hooked(vectors, Contract::Vectors).map(|store| store as _),
-            graph: self.hooked(graph, Contract::Graph).map(|store| store as _),
-            blobs: self.hooked(blobs, Contract::Blobs).map(|store| store as _),
-            tasks: self.hooked(tasks, Contract::Tasks).map(|store| store as _),
-            key_value: self.hooked(key_value, Contract::KeyValue).map(|store| store as _),
-        })
+        let set = self.inner.open(namespace, options).await?;
+        let mut hooked = set.clone();
+        macro_rules! hook {
+            ($($field:ident $with:ident $contract:ident;)*) => {$(
+                if let Ok(inner) = set.$field() {
+                    let (contract, hook) = (Contract::$contract, self.hook.clone());
+                    hooked = hooked.$with(Arc::new(Hooked { inner, contract, hook }));
+                }
+            )*};
+        }
+        hook! {
+            history with_history History;
+            vectors with_vectors Vectors;
+            graph with_graph Graph;
+            blobs with_blobs Blobs;
+            tasks with_tasks Tasks;
+            key_value with_key_value KeyValue;
+        }
+        Ok(hooked)
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {

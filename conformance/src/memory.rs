@@ -13,14 +13,13 @@ use crate::harness::{Harness, OpenOptions, StoreSet};
 
 /// Opens all six stores.
 pub(crate) fn stores(place: &MemoryBackend, namespace: &Namespace) -> StoreSet {
-    StoreSet {
-        history: Some(Arc::new(InMemoryHistoryProvider::open(place, namespace.clone()))),
-        vectors: Some(Arc::new(InMemoryVectorStore::open(place, namespace.clone()))),
-        graph: Some(Arc::new(InMemoryGraphStore::open(place, namespace.clone()))),
-        blobs: Some(Arc::new(InMemoryBlobStore::open(place, namespace.clone()))),
-        tasks: Some(Arc::new(InMemoryTaskStore::open(place, namespace.clone()))),
-        key_value: Some(Arc::new(InMemoryKeyValueStore::open(place, namespace.clone()))),
-    }
+    StoreSet::new()
+        .with_history(Arc::new(InMemoryHistoryProvider::open(place, namespace.clone())))
+        .with_vectors(Arc::new(InMemoryVectorStore::open(place, namespace.clone())))
+        .with_graph(Arc::new(InMemoryGraphStore::open(place, namespace.clone())))
+        .with_blobs(Arc::new(InMemoryBlobStore::open(place, namespace.clone())))
+        .with_tasks(Arc::new(InMemoryTaskStore::open(place, namespace.clone())))
+        .with_key_value(Arc::new(InMemoryKeyValueStore::open(place, namespace.clone())))
 }
 
 /// One backend in memory.
@@ -41,7 +40,7 @@ impl Harness for Memory {
         let mut stores = stores(&self.0, namespace);
         if let Some(embedder) = &options.embedder {
             let vectors = InMemoryVectorStore::open(&self.0, namespace.clone());
-            stores.vectors = Some(Arc::new(vectors.with_embedder(embedder.clone())));
+            stores = stores.with_vectors(Arc::new(vectors.with_embedder(embedder.clone())));
         }
         Ok(stores)
     }

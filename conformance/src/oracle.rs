@@ -196,6 +196,11 @@ pub fn client(contract: Contract, stores: &StoreSet, era: &str, seed: u64) -> Bo
     }
 }
 
+/// The error for an operation of another contract, which no client draws.
+fn other_contract() -> Error {
+    Error::new(ErrorKind::Unsupported, "oracle.perform", "the operation is of another contract")
+}
+
 /// Returns `true` if an unreachable backend explains the error.
 pub fn is_outage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ResourceExhausted)

@@ -27,12 +27,12 @@ mod page;
 pub mod storage;
 mod timestamp;
 
+pub use agent::HistoryRetention;
 pub use agent::context::{
     AgentContextProtocol, CompactionStrategy, Origin, PendingWrite, Preparation, Prepared, Reach,
     StrategyEffect, Window, WindowMessage,
 };
 pub use agent::model::{Embedder, LanguageModel, LanguageModelRequest};
-pub use agent::supervision::HistoryRetention;
 pub use capability::{Capabilities, Capability, Durability};
 pub use error::{ContextValue, Error, ErrorKind, Outcome, Result};
 pub use filter::{Field, Filter};

@@ -10,7 +10,10 @@ use std::ops::Range;
 
 use larder_kernel::{ChatMessage, Origin, Role, ToolCall, ToolResult, WindowMessage};
 
-use super::human_turn::is_human_turn;
+/// Returns `true` if a message is a human turn. Tool results with the role of the user are not.
+pub(crate) fn is_human_turn(message: &ChatMessage) -> bool {
+    message.role == Role::User && message.tool_results.is_empty()
+}
 
 /// Removes results whose call is missing, and calls whose results are missing.
 ///

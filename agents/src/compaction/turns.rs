@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use larder_kernel::{ChatMessage, Role};
 
-pub(crate) use super::groups::units;
-pub(crate) use super::human_turn::is_human_turn;
+pub(crate) use super::groups::{is_human_turn, units};
 
 /// Returns the interactions, in order and without gaps: one human turn and all replies to it. The messages
 /// before the first human turn form an interaction.

@@ -78,7 +78,7 @@ async fn write(place: &str, era: &str, seed: u64) {
     let name = std::env::args().next().unwrap();
     let defect = name.rsplit_once("writer-").map_or("", |(_, defect)| defect);
     if !defect.is_empty() {
-        let inner = stores.history.take().unwrap();
+        let inner = stores.history().unwrap();
         let history = Arc::new(Lossy::new(inner, defect == "behind"));
         stores = StoreSet::default().with_history(history);
     }

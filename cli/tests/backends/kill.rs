@@ -215,32 +215,30 @@ async fn open(harness: &Arc<dyn Harness>) -> StoreSet {
 }
 
 async fn write_down(stores: &StoreSet, name: &'static str) {
-    match (&stores.key_value, &stores.blobs, &stores.graph) {
-        (Some(values), ..) => {
+    match (stores.key_value(), stores.blobs(), stores.graph()) {
+        (Ok(values), ..) => {
             let (bucket, key) = (BucketName::new("b").unwrap(), Key::new(name).unwrap());
             values.set(&bucket, &key, name.into()).await.unwrap();
         }
-        (None, Some(blobs), _) => {
+        (_, Ok(blobs), _) => {
             blobs.put_bytes(&BlobKey::new(name).unwrap(), name.into()).await.unwrap();
         }
-        (None, None, Some(graph)) => {
+        (_, _, Ok(graph)) => {
             let entity = Entity::new(EntityId::new(name).unwrap(), EntityType::new("kept").unwrap());
             graph.upsert_entities(vec![entity]).await.unwrap();
         }
-        (None, None, None) => panic!("no store to write into"),
+        _ => panic!("no store to write into"),
     }
 }
 
 async fn is_there(stores: &StoreSet, name: &str) -> bool {
-    match (&stores.key_value, &stores.blobs, &stores.graph) {
-        (Some(values), ..) => {
+    match (stores.key_value(), stores.blobs(), stores.graph()) {
+        (Ok(values), ..) => {
             let (bucket, key) = (BucketName::new("b").unwrap(), Key::new(name).unwrap());
             values.get(&bucket, &key).await.unwrap().is_some_and(|entry| entry.value == name)
         }
-        (None, Some(blobs), _) => blobs.get_bytes(&BlobKey::new(name).unwrap()).await.unwrap() == name,
-        (None, None, Some(graph)) => {
-            graph.get_entities(&[EntityId::new(name).unwrap()]).await.unwrap()[0].is_some()
-        }
-        (None, None, None) => false,
+        (_, Ok(blobs), _) => blobs.get_bytes(&BlobKey::new(name).unwrap()).await.unwrap() == name,
+        (_, _, Ok(graph)) => graph.get_entities(&[EntityId::new(name).unwrap()]).await.unwrap()[0].is_some(),
+        _ => false,
     }
 }

@@ -27,7 +27,7 @@ async fn a_case_that_times_out_leaves_nothing_in_its_namespaces() {
             for namespace in [context.namespace.clone(), context.sibling("-other")?] {
                 let stores = context.open_with(&namespace, &OpenOptions::default()).await?;
                 let (bucket, key) = (BucketName::new("b")?, Key::new("k")?);
-                stores.key_value.unwrap().set(&bucket, &key, "v".into()).await?;
+                stores.key_value().unwrap().set(&bucket, &key, "v".into()).await?;
                 noted.lock().unwrap().push(namespace);
             }
             std::future::pending().await
@@ -40,7 +40,7 @@ async fn a_case_that_times_out_leaves_nothing_in_its_namespaces() {
     assert_eq!(taken.len(), 2);
     for namespace in taken {
         let stores = harness.open(&namespace, &OpenOptions::default()).await.unwrap();
-        let page = stores.key_value.unwrap().list_buckets(PageRequest::default()).await.unwrap();
+        let page = stores.key_value().unwrap().list_buckets(PageRequest::default()).await.unwrap();
         assert!(page.items.is_empty(), "something is left in {namespace}");
     }
 }
@@ -124,7 +124,7 @@ async fn cases_see_the_inner_store() {
             assert_eq!(watched.namespace(), own.namespace());
             assert_eq!(format!("{watched:?}"), format!("{own:?}"));
         }
-        let cypher = |set: &StoreSet| set.graph.as_ref().is_some_and(|graph| graph.as_cypher().is_some());
+        let cypher = |set: &StoreSet| set.graph().is_ok_and(|graph| graph.as_cypher().is_some());
         assert_eq!(cypher(&watched), cypher(&own));
     }
 }

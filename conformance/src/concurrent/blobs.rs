@@ -208,8 +208,8 @@ impl Subject for Blobs {
     /// The last seen tag of each key.
     type Memory = BTreeMap<u8, String>;
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.blobs.clone()
+    fn store(stores: &StoreSet) -> Result<Arc<Self::Store>> {
+        stores.blobs()
     }
 
     fn initial() -> State {

@@ -180,8 +180,8 @@ impl Subject for Graph {
     type Store = dyn GraphStore;
     type Memory = ();
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.graph.clone()
+    fn store(stores: &StoreSet) -> Result<Arc<Self::Store>> {
+        stores.graph()
     }
 
     fn initial() -> State {

@@ -148,8 +148,8 @@ impl Subject for OneThread {
     type Store = dyn HistoryProvider;
     type Memory = Memory;
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.history.clone()
+    fn store(stores: &StoreSet) -> Result<Arc<Self::Store>> {
+        stores.history()
     }
 
     fn initial() -> State {

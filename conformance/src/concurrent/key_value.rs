@@ -182,8 +182,8 @@ impl Subject for Bucket {
     /// The last seen revision of each key.
     type Memory = BTreeMap<u8, u64>;
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.key_value.clone()
+    fn store(stores: &StoreSet) -> Result<Arc<Self::Store>> {
+        stores.key_value()
     }
 
     fn initial() -> State {

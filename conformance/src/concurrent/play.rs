@@ -72,7 +72,7 @@ impl Script {
         stores: &StoreSet,
         now: &(dyn Fn() -> u64 + Send + Sync),
     ) -> Result<String> {
-        let played = play::<S>(&*store::<S>(stores)?, self, now).await;
+        let played = play::<S>(&*S::store(stores)?, self, now).await;
         serde_json::to_string(&played)
             .map_err(|error| unexpected("what was recorded is not JSON").with_source(error))
     }
@@ -183,12 +183,6 @@ fn record<S: Subject>(
     says.then(|| Record { client, handle, called, answered, op, reply })
 }
 
-fn store<S: Subject>(stores: &StoreSet) -> Result<Arc<S::Store>> {
-    S::store(stores).ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, "concurrent.play", "the backend does not serve the contract")
-    })
-}
-
 fn unexpected(message: &'static str) -> Error {
     Error::new(ErrorKind::Unexpected, "concurrent.play", message)
 }
@@ -212,7 +206,7 @@ pub(crate) async fn history<S: Subject>(
         handles.insert(handle, stores);
     }
     let first = handles.get(&0).cloned().unwrap_or_default();
-    within(timeout, "concurrent.prepare", S::prepare(&*store::<S>(&first)?)).await?;
+    within(timeout, "concurrent.prepare", S::prepare(&*S::store(&first)?)).await?;
     let script = |client| Script {
         contract: S::CONTRACT,
         namespace: namespace.clone(),
@@ -244,7 +238,7 @@ async fn together<S: Subject>(handles: &BTreeMap<u8, StoreSet>, scripts: Vec<Scr
     let mut clients = JoinSet::new();
     for script in scripts {
         let stores = handles.get(&script.handle).cloned().unwrap_or_default();
-        let store = store::<S>(&stores)?;
+        let store = S::store(&stores)?;
         let (start, running, clock) = (Arc::clone(&start), Arc::clone(&running), Arc::clone(&clock));
         let threads = script.seed % 2 == 0;
         let client = async move {

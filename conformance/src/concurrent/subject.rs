@@ -47,7 +47,7 @@ pub(crate) trait Subject:
     type Memory: Default + Send;
 
     /// Returns the store of the contract.
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>>;
+    fn store(stores: &StoreSet) -> Result<Arc<Self::Store>>;
 
     /// Creates the data that the clients start from.
     fn prepare(_store: &Self::Store) -> impl Future<Output = Result<()>> + Send {

@@ -180,8 +180,8 @@ impl Subject for OneBoard {
     type Store = dyn TaskStore;
     type Memory = Memory;
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.tasks.clone()
+    fn store(stores: &StoreSet) -> Result<Arc<Self::Store>> {
+        stores.tasks()
     }
 
     async fn prepare(store: &Self::Store) -> Result<()> {

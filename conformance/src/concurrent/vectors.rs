@@ -147,8 +147,8 @@ impl Subject for Collection {
     type Store = dyn VectorStore;
     type Memory = ();
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.vectors.clone()
+    fn store(stores: &StoreSet) -> Result<Arc<Self::Store>> {
+        stores.vectors()
     }
 
     fn initial() -> Self::State {

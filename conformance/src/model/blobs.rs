@@ -177,8 +177,8 @@ impl Subject for Blobs {
         Self { declared: declared.clone(), blobs: BTreeMap::new(), tags: BTreeMap::new() }
     }
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.blobs.clone()
+    fn store(stores: &StoreSet) -> larder_kernel::Result<Arc<Self::Store>> {
+        stores.blobs()
     }
 
     /// Returns `true` for keys that every store keeps, and for all keys if the store declares long keys.

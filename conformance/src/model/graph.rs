@@ -197,8 +197,8 @@ impl Subject for Graph {
         Self::default()
     }
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.graph.clone()
+    fn store(stores: &StoreSet) -> larder_kernel::Result<Arc<Self::Store>> {
+        stores.graph()
     }
 
     fn draw(rng: &mut Rng<'_>) -> Operation {

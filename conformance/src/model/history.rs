@@ -147,8 +147,8 @@ impl Subject for History {
         Self::default()
     }
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.history.clone()
+    fn store(stores: &StoreSet) -> larder_kernel::Result<Arc<Self::Store>> {
+        stores.history()
     }
 
     fn draw(rng: &mut Rng<'_>) -> Operation {

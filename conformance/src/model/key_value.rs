@@ -249,8 +249,8 @@ impl Subject for KeyValue {
         Self::default()
     }
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.key_value.clone()
+    fn store(stores: &StoreSet) -> Result<Arc<Self::Store>> {
+        stores.key_value()
     }
 
     fn draw(rng: &mut Rng<'_>) -> Operation {

@@ -27,7 +27,7 @@ pub(super) trait Subject: Sized + Send + Sync + 'static {
     fn new(declared: &Capabilities) -> Self;
 
     /// Returns the contract's store.
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>>;
+    fn store(stores: &StoreSet) -> larder_kernel::Result<Arc<Self::Store>>;
 
     /// Returns `true` if scripts may use the id.
     fn allows(_declared: &Capabilities, _id: &str) -> bool {

@@ -89,8 +89,8 @@ impl Subject for Tasks {
         Self::default()
     }
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.tasks.clone()
+    fn store(stores: &StoreSet) -> larder_kernel::Result<Arc<Self::Store>> {
+        stores.tasks()
     }
 
     fn draw(rng: &mut Rng<'_>) -> Operation {

@@ -126,9 +126,8 @@ impl<S: Subject> Trial<S> {
 
     async fn run_in(&self, namespace: &Namespace, script: &Script<S::Operation>, ran: &mut Ran) -> Checked {
         let (first, second) = (self.open(namespace, 0).await?, self.open(namespace, 1).await?);
-        let (Some(a), Some(b)) = (S::store(&first), S::store(&second)) else {
-            return Err(Mismatch::Trouble(format!("the backend does not serve {}", S::CONTRACT)));
-        };
+        let store = |stores| S::store(stores).map_err(|error| Mismatch::Trouble(error.to_string()));
+        let (a, b) = (store(&first)?, store(&second)?);
         let compared = self.compare(&*a, &*b, script, ran).await;
         let erased = match first.store(S::CONTRACT) {
             Some(store) => tokio::time::timeout(self.timeout, store.erase()).await,

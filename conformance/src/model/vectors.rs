@@ -239,8 +239,8 @@ impl Subject for Vectors {
         Self::default()
     }
 
-    fn store(stores: &StoreSet) -> Option<Arc<Self::Store>> {
-        stores.vectors.clone()
+    fn store(stores: &StoreSet) -> larder_kernel::Result<Arc<Self::Store>> {
+        stores.vectors()
     }
 
     fn draw(rng: &mut Rng<'_>) -> Operation {

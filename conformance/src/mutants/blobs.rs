@@ -56,7 +56,7 @@ defects! { Blobs;
 fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(defect.opening(), move |shared, namespace, _| {
         let inner = InMemoryBlobStore::open(&shared.place, namespace);
-        StoreSet { blobs: Some(Arc::new(Wrong { inner, defect, shared })), ..StoreSet::default() }
+        StoreSet::default().with_blobs(Arc::new(Wrong { inner, defect, shared }))
     })
 }
 

@@ -59,7 +59,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(defect.opening(), move |shared, namespace, _| {
         let inner = InMemoryGraphStore::open(&shared.place, namespace);
         let wrong = Wrong { inner, defect, shared, memory: Arc::clone(&memory) };
-        StoreSet { graph: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_graph(Arc::new(wrong))
     })
 }
 

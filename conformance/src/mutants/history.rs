@@ -90,7 +90,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(defect.opening(), move |shared, namespace, _| {
         let inner = InMemoryHistoryProvider::open(&shared.place, namespace);
         let wrong = Wrong { inner, defect, shared, memory: Arc::clone(&memory) };
-        StoreSet { history: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_history(Arc::new(wrong))
     })
 }
 

@@ -58,7 +58,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(defect.opening(), move |shared, namespace, _| {
         let inner = InMemoryKeyValueStore::open(&shared.place, namespace);
         let wrong = Wrong { inner, defect, shared, memory: Arc::clone(&memory) };
-        StoreSet { key_value: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_key_value(Arc::new(wrong))
     })
 }
 

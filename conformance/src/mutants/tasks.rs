@@ -55,7 +55,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
     serve(defect.opening(), move |shared, namespace, _| {
         let inner = InMemoryTaskStore::open(&shared.place, namespace);
         let wrong = Wrong { inner, defect, shared, memory: Arc::clone(&memory) };
-        StoreSet { tasks: Some(Arc::new(wrong)), ..StoreSet::default() }
+        StoreSet::default().with_tasks(Arc::new(wrong))
     })
 }
 

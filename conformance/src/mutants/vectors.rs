@@ -49,7 +49,7 @@ fn backend(defect: Defect) -> Arc<dyn Harness> {
         if let Some(embedder) = &options.embedder {
             inner = inner.with_embedder(Arc::clone(embedder));
         }
-        StoreSet { vectors: Some(Arc::new(Wrong { inner, defect, shared })), ..StoreSet::default() }
+        StoreSet::default().with_vectors(Arc::new(Wrong { inner, defect, shared }))
     })
 }
 

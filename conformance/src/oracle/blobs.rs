@@ -5,11 +5,11 @@ use bytes::Bytes;
 use futures_util::stream;
 use larder_kernel::{
     BlobBody, BlobCondition, BlobKey, BlobPutOptions, BlobStoreExt, Capabilities, Capability, Contract,
-    Error, ErrorKind, Result,
+    ErrorKind, Result,
 };
 
 use super::cell::Cell;
-use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, unexplained};
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, other_contract, unexplained};
 use crate::harness::StoreSet;
 
 /// The number of blobs that the client uses concurrently.
@@ -65,7 +65,7 @@ impl BlobClient {
     }
 
     async fn read(&self, slot: usize, stores: &StoreSet) -> Result<Answer> {
-        let Some(blobs) = &stores.blobs else { return Err(not_served()) };
+        let blobs = stores.blobs()?;
         let bytes = match blobs.get_bytes(&self.key(slot)?).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Answer::Found(Held::default())),
@@ -106,10 +106,6 @@ impl BlobClient {
     }
 }
 
-fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
-}
-
 #[async_trait]
 impl OracleClient for BlobClient {
     fn contract(&self) -> Contract {
@@ -137,7 +133,7 @@ impl OracleClient for BlobClient {
     }
 
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
-        let Some(blobs) = &stores.blobs else { return Err(not_served()) };
+        let blobs = stores.blobs()?;
         match *op {
             Op::PutBlob { slot, number, create } => {
                 let bytes = self.bytes(slot, number);
@@ -160,7 +156,7 @@ impl OracleClient for BlobClient {
                 Ok(Answer::Numbers(vec![u64::from(blobs.delete(&self.key(slot)?).await?)]))
             }
             Op::ReadBlob { slot } => self.read(slot, stores).await,
-            _ => Err(not_served()),
+            _ => Err(other_contract()),
         }
     }
 

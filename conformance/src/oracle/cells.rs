@@ -5,8 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_kernel::{Error, ErrorKind};
-
 use super::cell::Cell;
 use super::{Answer, Defect, Ended, Held, Op, Random, unexplained};
 
@@ -167,10 +165,6 @@ impl Cells {
         }
         defects
     }
-}
-
-pub(super) fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use larder_kernel::{
     RelationshipType, Result,
 };
 
-use super::cells::{Cells, Clauses, not_served};
-use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, unexplained};
+use super::cells::{Cells, Clauses};
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, other_contract, unexplained};
 use crate::harness::StoreSet;
 
 const ENTITIES: Clauses = Clauses { equal: "GRAPH-001", whole: "GRAPH-004" };
@@ -67,13 +67,13 @@ impl GraphClient {
             Op::Remove { place } => {
                 graph.delete_entity(&self.entity(*place, 0)?.id).await?;
             }
-            _ => return Err(not_served()),
+            _ => return Err(other_contract()),
         }
         Ok(Answer::Numbers(Vec::new()))
     }
 
     async fn look(&self, places: &[usize], edges: bool, stores: &StoreSet) -> Result<Vec<Option<Held>>> {
-        let Some(graph) = &stores.graph else { return Err(not_served()) };
+        let graph = stores.graph()?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
@@ -126,7 +126,7 @@ impl OracleClient for GraphClient {
     }
 
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
-        let Some(graph) = &stores.graph else { return Err(not_served()) };
+        let graph = stores.graph()?;
         match op {
             Op::MakeEnds => {
                 let end = |name| {
@@ -137,10 +137,10 @@ impl OracleClient for GraphClient {
             }
             Op::Edges(op) => match &**op {
                 Op::Look { places } => Ok(Answer::Several(self.look(places, true, stores).await?)),
-                op => self.write(op, true, &**graph).await,
+                op => self.write(op, true, &*graph).await,
             },
             Op::Look { places } => Ok(Answer::Several(self.look(places, false, stores).await?)),
-            op => self.write(op, false, &**graph).await,
+            op => self.write(op, false, &*graph).await,
         }
     }
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    AppendOptions, ChatMessage, Contract, Error, ErrorKind, HistoryProviderExt, IdempotencyKey, Result,
-    Thread,
+    AppendOptions, ChatMessage, Contract, ErrorKind, HistoryProviderExt, IdempotencyKey, Result, Thread,
 };
 
 use super::{Answer, Defect, Ended, Op, OracleClient, Random, filler, is_outage, unexplained};
@@ -64,7 +63,7 @@ impl HistoryClient {
     }
 
     async fn read(&self, stores: &StoreSet) -> Result<Vec<Line>> {
-        let Some(history) = &stores.history else { return Err(not_served()) };
+        let history = stores.history()?;
         let messages = history.all_messages(&self.thread()?).await?;
         let line = |stored: larder_kernel::StoredMessage| {
             let mut words = stored.message.text.split(' ').skip(1).map(|word| word.parse().ok());
@@ -186,10 +185,6 @@ impl HistoryClient {
     }
 }
 
-fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
-}
-
 #[async_trait]
 impl OracleClient for HistoryClient {
     fn contract(&self) -> Contract {
@@ -212,7 +207,7 @@ impl OracleClient for HistoryClient {
     }
 
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
-        let Some(history) = &stores.history else { return Err(not_served()) };
+        let history = stores.history()?;
         let Op::Append { batch, count, keyed } = *op else {
             return Ok(Answer::Thread(self.read(stores).await?));
         };

@@ -63,7 +63,7 @@ impl Listeners {
     /// The era is not a valid name.
     pub fn start(stores: &StoreSet, era: &str, limit: Duration) -> Result<Self> {
         let mut all = Self { listening: JoinSet::new(), thread: None, bucket: None };
-        if stores.history.is_some() {
+        if stores.history().is_ok() {
             let (thread, ear) = (Thread::new("client", era)?, Ear::default());
             let (stores, to, heard) = (stores.clone(), thread.clone(), Arc::clone(&ear));
             all.listening.spawn(async move {
@@ -71,7 +71,7 @@ impl Listeners {
             });
             all.thread = Some((thread, ear));
         }
-        if stores.key_value.is_some() {
+        if stores.key_value().is_ok() {
             let (bucket, ear) = (BucketName::new(era)?, Ear::default());
             let (stores, to, heard) = (stores.clone(), bucket.clone(), Arc::clone(&ear));
             all.listening.spawn(async move {
@@ -171,7 +171,7 @@ async fn subscribe(
     thread: &Thread,
     after: u64,
 ) -> Result<BoxStream<'static, Result<Event>>> {
-    let Some(history) = &stores.history else { return Ok(futures_util::stream::pending().boxed()) };
+    let Ok(history) = stores.history() else { return Ok(futures_util::stream::pending().boxed()) };
     let after = Seq::new(i64::try_from(after).unwrap_or(i64::MAX));
     let events = history.subscribe(thread, after).await?;
     Ok(events
@@ -193,7 +193,7 @@ async fn watch(
     bucket: &BucketName,
     after: u64,
 ) -> Result<BoxStream<'static, Result<Event>>> {
-    let Some(values) = &stores.key_value else { return Ok(futures_util::stream::pending().boxed()) };
+    let Ok(values) = stores.key_value() else { return Ok(futures_util::stream::pending().boxed()) };
     let events = values.watch(bucket, "", Revision::new(after)).await?;
     Ok(events
         .map_ok(|event| {
@@ -209,7 +209,7 @@ async fn watch(
 /// Returns a defect for the first stored message that was not received unchanged, or the first event without
 /// a stored message.
 async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Result<Option<Defect>> {
-    let Some(history) = &stores.history else { return Ok(None) };
+    let Ok(history) = stores.history() else { return Ok(None) };
     let stored = history.all_messages(thread).await?;
     let heard = lock(ear);
     let mut events: BTreeMap<u64, &Event> = heard.events.iter().map(|event| (event.number, event)).collect();
@@ -241,7 +241,7 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
 
 /// Returns a defect for the first key whose last change was not received.
 async fn missed_changes(bucket: &BucketName, ear: &Ear, stores: &StoreSet) -> Result<Option<Defect>> {
-    let Some(values) = &stores.key_value else { return Ok(None) };
+    let Ok(values) = stores.key_value() else { return Ok(None) };
     let stored = values.list(bucket, "", PageRequest::default()).await?;
     let heard = lock(ear);
     let mut last: BTreeMap<&str, &Event> = BTreeMap::new();

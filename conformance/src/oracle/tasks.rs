@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    BoardId, Contract, Error, ErrorKind, NewBoard, NewTask, PageRequest, Result, Revision, Task, TaskId,
-    TaskQuery, TaskStatus, Transition,
+    BoardId, Contract, ErrorKind, NewBoard, NewTask, PageRequest, Result, Revision, Task, TaskId, TaskQuery,
+    TaskStatus, Transition,
 };
 
 use super::cell::Cell;
-use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, is_outage, unexplained};
+use super::{
+    Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, is_outage, other_contract, unexplained,
+};
 use crate::harness::StoreSet;
 
 /// The number of attempts for a batch. After that the client gives it up.
@@ -188,7 +190,7 @@ impl TaskClient {
     }
 
     async fn list(&self, stores: &StoreSet) -> Result<Vec<Task>> {
-        let Some(tasks) = &stores.tasks else { return Err(not_served()) };
+        let tasks = stores.tasks()?;
         let mut all = Vec::new();
         let mut page = PageRequest::default();
         loop {
@@ -217,10 +219,6 @@ fn held(task: &Task) -> Held {
 
 fn task_id(slot: usize) -> Result<TaskId> {
     TaskId::new(format!("task {slot}"))
-}
-
-fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
 }
 
 #[async_trait]
@@ -253,7 +251,7 @@ impl OracleClient for TaskClient {
     }
 
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
-        let Some(tasks) = &stores.tasks else { return Err(not_served()) };
+        let tasks = stores.tasks()?;
         let board = self.board()?;
         match *op {
             Op::MakeBoard => {
@@ -277,7 +275,7 @@ impl OracleClient for TaskClient {
                 Some(task) => Ok(Answer::Found(held(&task))),
                 None => Ok(Answer::Torn),
             },
-            _ => Err(not_served()),
+            _ => Err(other_contract()),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_kernel::{BucketName, Contract, Error, ErrorKind, Key, KeyValueStoreExt, Result, Revision};
+use larder_kernel::{BucketName, Contract, ErrorKind, Key, KeyValueStoreExt, Result, Revision};
 
 use super::cell::Cell;
-use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, unexplained};
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, other_contract, unexplained};
 use crate::harness::StoreSet;
 
 /// The number of keys that the client uses concurrently.
@@ -33,7 +33,7 @@ impl ValueClient {
     }
 
     async fn read(&self, slot: usize, stores: &StoreSet) -> Result<Answer> {
-        let Some(values) = &stores.key_value else { return Err(not_served()) };
+        let values = stores.key_value()?;
         let (bucket, key) = self.place(slot)?;
         let Some(entry) = values.get(&bucket, &key).await? else { return Ok(Answer::Found(Held::default())) };
         let text = std::str::from_utf8(&entry.value).unwrap_or_default();
@@ -91,10 +91,6 @@ impl ValueClient {
     }
 }
 
-fn not_served() -> Error {
-    Error::new(ErrorKind::Unsupported, "oracle.perform", "the contract is not served")
-}
-
 #[async_trait]
 impl OracleClient for ValueClient {
     fn contract(&self) -> Contract {
@@ -118,7 +114,7 @@ impl OracleClient for ValueClient {
     }
 
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
-        let Some(values) = &stores.key_value else { return Err(not_served()) };
+        let values = stores.key_value()?;
         match *op {
             Op::Put { slot, number, at } => {
                 let ((bucket, key), value) = (self.place(slot)?, self.value(slot, number));
@@ -134,7 +130,7 @@ impl OracleClient for ValueClient {
                 Ok(Answer::Numbers(vec![u64::from(there)]))
             }
             Op::Get { slot } => self.read(slot, stores).await,
-            _ => Err(not_served()),
+            _ => Err(other_contract()),
         }
     }
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use larder_kernel::{CollectionName, Contract, Document, DocumentId, Embedding, Metadata, PutMode, Result};
 
-use super::cells::{Cells, Clauses, not_served};
-use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler};
+use super::cells::{Cells, Clauses};
+use super::{Answer, Defect, Ended, Held, Op, OracleClient, Random, filler, other_contract};
 use crate::harness::StoreSet;
 
 const CLAUSES: Clauses = Clauses { equal: "VEC-001", whole: "VEC-004" };
@@ -51,7 +51,7 @@ impl VectorClient {
     }
 
     async fn look(&self, places: &[usize], stores: &StoreSet) -> Result<Vec<Option<Held>>> {
-        let Some(vectors) = &stores.vectors else { return Err(not_served()) };
+        let vectors = stores.vectors()?;
         let ids = Self::ids(places)?;
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -72,7 +72,7 @@ impl OracleClient for VectorClient {
     }
 
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
-        let Some(vectors) = &stores.vectors else { return Err(not_served()) };
+        let vectors = stores.vectors()?;
         match op {
             Op::WriteCells { places, number, fresh } => {
                 let documents = Self::ids(places)?.into_iter().map(|id| self.document(id, *number));
@@ -85,7 +85,7 @@ impl OracleClient for VectorClient {
                 Ok(Answer::Numbers(vec![gone]))
             }
             Op::Look { places } => Ok(Answer::Several(self.look(places, stores).await?)),
-            _ => Err(not_served()),
+            _ => Err(other_contract()),
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use inputs::Rule;
-use larder_kernel::{Capability, Contract, ErrorKind, Result};
+use larder_kernel::{Capability, Contract, Result};
 use serde_json::Value;
 
 use crate::case::{Case, CaseResult, Level};
@@ -166,12 +166,6 @@ fn unchanged(what: &str, read: &Value, before: &Value) -> CaseResult {
     expect::equal(&format!("everything after {what}"), read, before)
 }
 
-fn served<T: ?Sized>(store: Option<&Arc<T>>) -> Result<&T> {
-    store.map(|store| &**store).ok_or_else(|| {
-        larder_kernel::Error::new(ErrorKind::Unexpected, "suite.refusals", "the contract is not served")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -225,7 +219,7 @@ mod tests {
     async fn the_kernel_refuses_every_row_with_its_text() {
         let namespace = Namespace::new("refusals").unwrap();
         let stores = memory::stores(&Default::default(), &namespace);
-        let cypher = StoreSet { graph: Some(Arc::new(Cypher(namespace))), ..StoreSet::default() };
+        let cypher = StoreSet::default().with_graph(Arc::new(Cypher(namespace)));
         let mut different = BTreeSet::new();
         for &contract in Contract::ALL {
             suites::shared::populate(&stores, contract, MARKER).await.unwrap();

@@ -19,6 +19,7 @@
 //! failed to planned. `force_retry` returns any task to planned. `claim` moves a planned task to in progress.
 //! `settle_conversation` moves tasks in progress to succeeded.
 
+mod board;
 mod check;
 mod types;
 
@@ -26,11 +27,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use board::{Board, BoardId, BoardStatusCounts, NewBoard};
 pub use check::{check_add_tasks, check_claim, check_lease, check_task_text, check_transition};
-pub use types::{
-    Board, BoardId, BoardStatusCounts, Claim, Lease, NewBoard, NewTask, RetryOutcome, Task, TaskPosition,
-    TaskQuery, TaskStatus, Transition,
-};
+pub use types::{Claim, Lease, NewTask, RetryOutcome, Task, TaskPosition, TaskQuery, TaskStatus, Transition};
 
 use super::Store;
 use crate::error::{Error, Result};

@@ -1,4 +1,3 @@
-mod authors;
 mod laws;
 
 use std::time::Duration;
@@ -306,4 +305,18 @@ async fn a_window_is_complete_for_small_large_and_many_messages() {
         let after = store.page_after(&thread(), Seq::new(4), limit).await.unwrap();
         assert_eq!(lengths(after), expected[4..(4 + limit).min(9)]);
     }
+}
+
+#[tokio::test]
+async fn one_author_is_read_along_the_index_and_others_back_from_the_newest() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let plans = |sql: &Connection| {
+        let plan = super::super::tests::plan;
+        Ok([plan(sql, read::MATCHING_ONE)?, plan(sql, read::MATCHING)?])
+    };
+    let [one, any] = store.engine.read("test.plan", plans).await.unwrap();
+    assert!(one.contains("messages_by_author (thread=? AND author=? AND seq<?)"), "{one}");
+    assert!(any.contains("sqlite_autoindex_messages_1 (thread=? AND seq<?)"), "{any}");
+    assert!(!one.contains("TEMP B-TREE") && !any.contains("TEMP B-TREE"), "{one}; {any}");
 }

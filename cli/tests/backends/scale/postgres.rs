@@ -97,8 +97,8 @@ pub(crate) async fn a_replica_shows_what_was() {
     let replica = Server::start("postgres-replica", "scale-replica", "LARDER_PG_REPLICA_PORT", 1);
     let reading = url::named(&Registry::default(), "postgres", &replica.url(), scratch.path()).await.unwrap();
     let behind = open(&*reading, 0).await;
-    let (history, values) = (stores.history.as_ref().unwrap(), stores.key_value.as_ref().unwrap());
-    let (old_history, old_values) = (behind.history.as_ref().unwrap(), behind.key_value.as_ref().unwrap());
+    let (history, values) = (stores.history().unwrap(), stores.key_value().unwrap());
+    let (old_history, old_values) = (behind.history().unwrap(), behind.key_value().unwrap());
     let thread = Thread::new("agent", "session").unwrap();
     let (bucket, key) = (BucketName::new("b").unwrap(), Key::new("k").unwrap());
 
@@ -108,7 +108,7 @@ pub(crate) async fn a_replica_shows_what_was() {
     values.set(&bucket, &key, "new".into()).await.unwrap();
     // The primary returns every acknowledged write on every handle. The replica does not, which HIST and KV
     // forbid.
-    assert_eq!(open(&*writing, 1).await.history.unwrap().tail(&thread, None, 10).await.unwrap().len(), 1);
+    assert_eq!(open(&*writing, 1).await.history().unwrap().tail(&thread, None, 10).await.unwrap().len(), 1);
     assert_eq!(old_history.tail(&thread, None, 10).await.unwrap().len(), 0);
     assert!(old_values.get(&bucket, &key).await.unwrap().is_none());
 
@@ -131,7 +131,7 @@ pub(crate) async fn a_replica_shows_what_was() {
     })
     .await;
     let waiting = url::named(&Registry::default(), "postgres", &address, scratch.path()).await.unwrap();
-    let history = open(&*waiting, 0).await.history.unwrap();
+    let history = open(&*waiting, 0).await.history().unwrap();
     for number in 2..40 {
         history.append(&thread, ChatMessage::user("Hello")).await.unwrap();
         assert_eq!(old_history.count_messages(&thread).await.unwrap(), number);

@@ -72,7 +72,7 @@ fn board(number: usize) -> BoardId {
 
 /// Boards that must not change while their slots move: one task is running, one is planned.
 async fn make_boards(stores: &StoreSet) {
-    let tasks = stores.tasks.as_ref().unwrap();
+    let tasks = stores.tasks().unwrap();
     for number in 0..BOARDS {
         let new = |id: &str| NewTask::new(TaskId::new(id).unwrap(), "work");
         let new = NewBoard::new(vec![new("one"), new("two")]).with_label("label");
@@ -84,7 +84,7 @@ async fn make_boards(stores: &StoreSet) {
 
 /// Lists the boards repeatedly until the moves end, and returns the number of listings.
 async fn list_boards(stores: &StoreSet, over: &AtomicBool) -> u32 {
-    let tasks = stores.tasks.as_ref().unwrap();
+    let tasks = stores.tasks().unwrap();
     let mut listings = 0;
     while !over.load(Ordering::SeqCst) {
         for number in 0..BOARDS {
@@ -104,7 +104,7 @@ async fn list_boards(stores: &StoreSet, over: &AtomicBool) -> u32 {
 }
 
 async fn settle_boards(stores: &StoreSet) {
-    let tasks = stores.tasks.as_ref().unwrap();
+    let tasks = stores.tasks().unwrap();
     for number in 0..BOARDS {
         let id = board(number);
         assert_eq!(tasks.settle_conversation(&id.conversation).await.unwrap(), 1);

@@ -68,8 +68,7 @@ fn namespace_of(context: &Context, filling: &str, bytes: usize) -> CaseResult<Na
 async fn open_two(context: &Context, namespace: &Namespace) -> CaseResult<Handles<dyn BlobStore>> {
     let open = async |handle| {
         let options = OpenOptions::default().with_handle(handle);
-        let opened = context.open_with(namespace, &options).await?;
-        opened.blobs.ok_or_else(|| Failure::Engine("the backend does not serve blobs".to_owned()))
+        CaseResult::Ok(context.open_with(namespace, &options).await?.blobs()?)
     };
     Ok(Handles { a: open(0).await?, b: open(1).await? })
 }

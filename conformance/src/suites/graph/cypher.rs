@@ -38,8 +38,7 @@ async fn single(store: &dyn GraphStore, query: &str, parameters: Metadata) -> Ca
 pub(super) async fn queries_see_the_graph_of_their_namespace(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     cypher(&context, &*a).await?;
-    let other = context.open_with(&context.sibling("-other")?, &OpenOptions::default()).await?.graph;
-    let other = expect::some("the other graph", other)?;
+    let other = context.open_with(&context.sibling("-other")?, &OpenOptions::default()).await?.graph()?;
     store_all(&*other, &nodes(&["a", "b", "x"])?, &edges(&[("r", "t", "a", "b")])?).await?;
     let (entities, relationships) =
         ("MATCH (n) RETURN count(n) AS answer", "MATCH ()-[r]->() RETURN count(r) AS answer");

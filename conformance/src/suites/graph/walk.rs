@@ -296,7 +296,7 @@ async fn random_walks(context: Context, draws: [u64; 2], pick: fn(u64) -> Neighb
     for draw in draws {
         let namespace = context.sibling(&format!("-{draw}"))?;
         let stores = context.open_with(&namespace, &crate::harness::OpenOptions::default()).await?;
-        let store = expect::some("the graph", stores.graph)?;
+        let store = stores.graph()?;
         let (entities, relationships) = random_graph(&context, draw)?;
         store_all(&*store, &entities, &relationships).await?;
         for number in 0..120 {

@@ -13,7 +13,7 @@ use larder_kernel::{
 };
 
 use super::inputs::{Bad, Rule, at_least, at_most, ids, prefixes, rule, up_to};
-use super::{Refusal, Table, served, table};
+use super::{Refusal, Table, table};
 
 pub(super) fn tables() -> Vec<Table> {
     vec![
@@ -99,7 +99,7 @@ fn put(what: String, field: &'static str, limit: Rule, options: BlobPutOptions, 
                 true => BlobBody::stream(futures_util::stream::iter([Ok(bytes)])),
                 false => BlobBody::Bytes(bytes),
             };
-            served(stores.blobs.as_ref())?.put(&kept()?, body, options).await.map(drop)
+            stores.blobs()?.put(&kept()?, body, options).await.map(drop)
         })
     })
 }
@@ -213,7 +213,7 @@ fn presign(
     (request.method, request.content_type) = (method, content_type);
     Refusal::new("blobs.presign", what, field, limit, move |stores| {
         let request = request.clone();
-        Box::pin(async move { served(stores.blobs.as_ref())?.presign(&kept()?, &request).await.map(drop) })
+        Box::pin(async move { stores.blobs()?.presign(&kept()?, &request).await.map(drop) })
     })
 }
 
@@ -277,7 +277,7 @@ fn ranges() -> Vec<Refusal> {
         Refusal::new("blobs.get", what, "range", limit, move |stores| {
             Box::pin(async move {
                 let options = BlobGetOptions::default().with_range(range);
-                served(stores.blobs.as_ref())?.get(&BlobKey::new(key)?, options).await.map(drop)
+                stores.blobs()?.get(&BlobKey::new(key)?, options).await.map(drop)
             })
         })
     };
@@ -316,7 +316,7 @@ fn listed() -> Vec<Refusal> {
                 move |stores| {
                     Box::pin(async move {
                         let after = after.map(BlobKey::new).transpose()?;
-                        served(stores.blobs.as_ref())?.list(prefix, after.as_ref()).await.map(drop)
+                        stores.blobs()?.list(prefix, after.as_ref()).await.map(drop)
                     })
                 },
             ));

@@ -13,7 +13,7 @@ use super::inputs::{
     BadFilter, NUL, PLACES, Rule, STANDS, Stand, TWICE, among, at_least, at_most, filters, limits, metadata,
     refused_ids, up_to,
 };
-use super::{Refusal, Table, served, table};
+use super::{Refusal, Table, table};
 
 pub(super) fn tables() -> Vec<Table> {
     let mut all = Vec::new();
@@ -39,7 +39,7 @@ fn filter(entities: bool, bad: BadFilter, stand: Stand) -> Refusal {
     Refusal::new(call, what, field, limit, move |stores| {
         let filter = Some(stand(make(operator)));
         Box::pin(async move {
-            let store = served(stores.graph.as_ref())?;
+            let store = stores.graph()?;
             if entities {
                 let query = EntityQuery::default().with_filter(filter);
                 store.find_entities(&query, PageRequest::first(10)).await.map(drop)
@@ -76,9 +76,7 @@ fn entities() -> Vec<Refusal> {
                   at| {
         Refusal::new("graph.upsert_entities", what, field, limit, move |stores| {
             let properties = properties.cloned().unwrap_or_default();
-            Box::pin(async move {
-                served(stores.graph.as_ref())?.upsert_entities(batch(properties, at)?).await.map(drop)
-            })
+            Box::pin(async move { stores.graph()?.upsert_entities(batch(properties, at)?).await.map(drop) })
         })
     };
     let mut rows = Vec::new();
@@ -109,9 +107,9 @@ fn relationships() -> Vec<Refusal> {
                   at| {
         Refusal::new("graph.upsert_relationships", what, field, limit, move |stores| {
             let properties = properties.cloned().unwrap_or_default();
-            Box::pin(async move {
-                served(stores.graph.as_ref())?.upsert_relationships(batch(properties, at)?).await.map(drop)
-            })
+            Box::pin(
+                async move { stores.graph()?.upsert_relationships(batch(properties, at)?).await.map(drop) },
+            )
         })
     };
     let mut rows = Vec::new();
@@ -167,7 +165,7 @@ fn pages() -> Vec<Refusal> {
                                 EntityQuery::default().with_type(kind.map(EntityType::new).transpose()?);
                             let page =
                                 PageRequest::first(count).with_after(after.map(EntityId::new).transpose()?);
-                            served(stores.graph.as_ref())?.find_entities(&query, page).await.map(drop)
+                            stores.graph()?.find_entities(&query, page).await.map(drop)
                         })
                     },
                 ));
@@ -182,7 +180,7 @@ fn pages() -> Vec<Refusal> {
                             let query = RelationshipQuery::default().with_type(relationship_type);
                             let page = PageRequest::first(count)
                                 .with_after(after.map(RelationshipId::new).transpose()?);
-                            served(stores.graph.as_ref())?.find_relationships(&query, page).await.map(drop)
+                            stores.graph()?.find_relationships(&query, page).await.map(drop)
                         })
                     },
                 ));
@@ -205,7 +203,7 @@ fn too_many_ids() -> Vec<Refusal> {
             move |stores| {
                 Box::pin(async move {
                     let ids: Result<Vec<_>> = (0..count).map(|_| EntityId::new("kept-a")).collect();
-                    served(stores.graph.as_ref())?.get_entities(&ids?).await.map(drop)
+                    stores.graph()?.get_entities(&ids?).await.map(drop)
                 })
             },
         ));
@@ -217,7 +215,7 @@ fn too_many_ids() -> Vec<Refusal> {
             move |stores| {
                 Box::pin(async move {
                     let ids: Result<Vec<_>> = (0..count).map(|_| RelationshipId::new("kept-r1")).collect();
-                    served(stores.graph.as_ref())?.get_relationships(&ids?).await.map(drop)
+                    stores.graph()?.get_relationships(&ids?).await.map(drop)
                 })
             },
         ));
@@ -230,9 +228,7 @@ fn walks() -> Vec<Refusal> {
     let mut add = |what: String, field, most, start: &'static str, query: NeighborQuery| {
         rows.push(Refusal::new("graph.neighbors", what, field, most, move |stores| {
             let query = query.clone();
-            Box::pin(async move {
-                served(stores.graph.as_ref())?.neighbors(&EntityId::new(start)?, &query).await.map(drop)
-            })
+            Box::pin(async move { stores.graph()?.neighbors(&EntityId::new(start)?, &query).await.map(drop) })
         }));
     };
     for start in ["kept-a", "absent"] {
@@ -310,7 +306,7 @@ fn queries() -> Vec<Refusal> {
         Refusal::new("graph.cypher", what, field, limit, move |stores| {
             let (text, parameters) = (text.clone(), parameters.cloned().unwrap_or_default());
             Box::pin(async move {
-                let store = served(stores.graph.as_ref())?;
+                let store = stores.graph()?;
                 let missing = || Error::unsupported("graph.cypher", Capability::Cypher);
                 store.as_cypher().ok_or_else(missing)?.cypher(&text, parameters).await.map(drop)
             })

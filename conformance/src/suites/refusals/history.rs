@@ -14,7 +14,7 @@ use larder_kernel::{
 use super::inputs::{
     Bad, PLACES, Rule, among, at_least, at_most, durations, ids, limits, metadata, refused_ids, rule,
 };
-use super::{Refusal, Table, served, table};
+use super::{Refusal, Table, table};
 
 pub(super) fn tables() -> Vec<Table> {
     let mut all = messages();
@@ -71,7 +71,7 @@ fn write(
     Refusal::new(call, what, field, limit, move |stores| {
         let messages = messages();
         Box::pin(async move {
-            let (store, plain) = (served(stores.history.as_ref())?, AppendOptions::default());
+            let (store, plain) = (stores.history()?, AppendOptions::default());
             match way {
                 Way::Append => store.append_many(&kept()?, messages, plain).await.map(drop),
                 Way::AppendToANewThread => store.append_many(&fresh()?, messages, plain).await.map(drop),
@@ -210,8 +210,7 @@ fn window(read: Read, is_there: bool, what: &str, most: Rule, count: usize) -> R
     };
     Refusal::new(call, what, "limit", most, move |stores| {
         Box::pin(async move {
-            let (store, thread) =
-                (served(stores.history.as_ref())?, if is_there { kept()? } else { fresh()? });
+            let (store, thread) = (stores.history()?, if is_there { kept()? } else { fresh()? });
             match read {
                 Read::From(offset) => store.get_messages(&thread, offset, count).await.map(drop),
                 Read::Before(before) => store.tail(&thread, before, count).await.map(drop),
@@ -236,7 +235,7 @@ fn lists() -> Vec<Refusal> {
                         let agent = agent.map(AgentId::new).transpose()?;
                         let after = after.map(|session| Thread::new("agent kept", session)).transpose()?;
                         let page = PageRequest::first(count).with_after(after);
-                        served(stores.history.as_ref())?.list_threads(agent.as_ref(), page).await.map(drop)
+                        stores.history()?.list_threads(agent.as_ref(), page).await.map(drop)
                     })
                 }));
             }
@@ -258,9 +257,7 @@ fn lives() -> Vec<Refusal> {
                     "ttl",
                     limit,
                     move |stores| {
-                        Box::pin(async move {
-                            served(stores.history.as_ref())?.set_ttl(&thread()?, Some(ttl)).await
-                        })
+                        Box::pin(async move { stores.history()?.set_ttl(&thread()?, Some(ttl)).await })
                     },
                 ));
                 rows.push(Refusal::new(
@@ -271,7 +268,7 @@ fn lives() -> Vec<Refusal> {
                     move |stores| {
                         Box::pin(async move {
                             let options = AppendOptions::default().with_ttl(ttl);
-                            let store = served(stores.history.as_ref())?;
+                            let store = stores.history()?;
                             store
                                 .append_many(&thread()?, vec![ChatMessage::user("x")], options)
                                 .await
@@ -316,7 +313,7 @@ fn author_filters() -> Vec<Refusal> {
             move |stores| {
                 Box::pin(async move {
                     let filter = (0..count).try_fold(MessageFilter::new(), add)?;
-                    let store = served(stores.history.as_ref())?;
+                    let store = stores.history()?;
                     store.tail_matching(&kept()?, &filter, None, at).await.map(drop)
                 })
             },
@@ -333,7 +330,7 @@ fn replacements() -> Vec<Refusal> {
             Box::pin(async move {
                 let messages = vec![ChatMessage::system("summary"); messages];
                 let replacement = Replacement::new(up_to, messages).with_seen(seen);
-                served(stores.history.as_ref())?.replace(&kept()?, replacement).await.map(drop)
+                stores.history()?.replace(&kept()?, replacement).await.map(drop)
             })
         })
     };

@@ -7,7 +7,7 @@ use larder_kernel::limits::VALUE_BYTES_MAX;
 use larder_kernel::{BucketName, Key, KeyValueCondition, KeyValuePutOptions, PageRequest, Revision};
 
 use super::inputs::{Rule, at_most, durations, limits, prefixes, refused_ids};
-use super::{Refusal, Table, served, table};
+use super::{Refusal, Table, table};
 
 /// The targets of a put: an existing key, a missing key, a deleted key, and a missing bucket.
 const PLACES: [(&str, &str); 4] = [
@@ -47,7 +47,7 @@ fn put(what: &str, field: &'static str, limit: Rule, value: &Bytes, ttl: Option<
                 Box::pin(async move {
                     let (bucket, key) = (BucketName::new(bucket)?, Key::new(key)?);
                     let options = KeyValuePutOptions::default().with_condition(condition).with_ttl(ttl);
-                    served(stores.key_value.as_ref())?.put(&bucket, &key, value, options).await.map(drop)
+                    stores.key_value()?.put(&bucket, &key, value, options).await.map(drop)
                 })
             }));
         }
@@ -81,7 +81,7 @@ fn pages() -> Vec<Refusal> {
                         Box::pin(async move {
                             let page = PageRequest::first(count).with_after(after.map(Key::new).transpose()?);
                             let bucket = BucketName::new(bucket)?;
-                            served(stores.key_value.as_ref())?.list(&bucket, prefix, page).await.map(drop)
+                            stores.key_value()?.list(&bucket, prefix, page).await.map(drop)
                         })
                     }));
                 }
@@ -95,7 +95,7 @@ fn pages() -> Vec<Refusal> {
                     Box::pin(async move {
                         let page =
                             PageRequest::first(count).with_after(after.map(BucketName::new).transpose()?);
-                        served(stores.key_value.as_ref())?.list_buckets(page).await.map(drop)
+                        stores.key_value()?.list_buckets(page).await.map(drop)
                     })
                 },
             ));
@@ -115,7 +115,7 @@ fn listed() -> Vec<Refusal> {
                         Box::pin(async move {
                             let page = PageRequest::first(count).with_after(after.map(Key::new).transpose()?);
                             let bucket = BucketName::new(bucket)?;
-                            served(stores.key_value.as_ref())?.list(&bucket, prefix, page).await.map(drop)
+                            stores.key_value()?.list(&bucket, prefix, page).await.map(drop)
                         })
                     }));
                 }
@@ -134,7 +134,7 @@ fn watched() -> Vec<Refusal> {
                 rows.push(Refusal::new("key_value.watch", what, "prefix", limit, move |stores| {
                     Box::pin(async move {
                         let (bucket, after) = (BucketName::new(bucket)?, Revision::new(after));
-                        served(stores.key_value.as_ref())?.watch(&bucket, prefix, after).await.map(drop)
+                        stores.key_value()?.watch(&bucket, prefix, after).await.map(drop)
                     })
                 }));
             }

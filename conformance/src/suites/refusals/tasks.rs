@@ -11,7 +11,7 @@ use larder_kernel::{
 use super::inputs::{
     PLACES, Rule, TWICE, among, at_least, at_most, durations, limits, metadata, refused_ids, up_to,
 };
-use super::{Refusal, Table, served, table};
+use super::{Refusal, Table, table};
 
 pub(super) fn tables() -> Vec<Table> {
     let mut all: Vec<_> = Way::ALL.into_iter().map(|way| table(way.name(), additions(way))).collect();
@@ -75,7 +75,7 @@ fn write(
         let tasks = tasks();
         Box::pin(async move {
             let tasks = tasks?;
-            let store = served(stores.tasks.as_ref())?;
+            let store = stores.tasks()?;
             match way {
                 Way::NewBoard => store.create_task_list(&fresh()?, NewBoard::new(tasks)).await.map(drop),
                 Way::BoardThatIsThere => {
@@ -172,7 +172,7 @@ fn labels() -> Vec<Refusal> {
                                 .collect::<Result<_>>()?;
                             let new =
                                 NewBoard::new(tasks).with_label(label).with_parent(AgentId::new("chief")?);
-                            served(stores.tasks.as_ref())?.create_task_list(&board, new).await.map(drop)
+                            stores.tasks()?.create_task_list(&board, new).await.map(drop)
                         })
                     },
                 ));
@@ -198,7 +198,7 @@ fn results() -> Vec<Refusal> {
                     move |stores| {
                         let step = Transition::to(to).with_result(letter.repeat(count));
                         Box::pin(async move {
-                            let store = served(stores.tasks.as_ref())?;
+                            let store = stores.tasks()?;
                             store.update_status(&kept()?, &TaskId::new(name)?, step).await.map(drop)
                         })
                     },
@@ -222,7 +222,7 @@ fn leases() -> Vec<Refusal> {
                 limit,
                 move |stores| {
                     Box::pin(async move {
-                        let store = served(stores.tasks.as_ref())?;
+                        let store = stores.tasks()?;
                         store.claim(&board()?, &WorkerId::new("worker")?, lease).await.map(drop)
                     })
                 },
@@ -233,7 +233,7 @@ fn leases() -> Vec<Refusal> {
                 let what = format!("{name} renewed under {token} for {at}");
                 rows.push(Refusal::new("tasks.renew_lease", what, "lease", limit, move |stores| {
                     Box::pin(async move {
-                        let (store, token) = (served(stores.tasks.as_ref())?, FencingToken::new(token));
+                        let (store, token) = (stores.tasks()?, FencingToken::new(token));
                         store.renew_lease(&board()?, &TaskId::new(name)?, token, lease).await.map(drop)
                     })
                 }));
@@ -256,7 +256,7 @@ fn pages() -> Vec<Refusal> {
                         Box::pin(async move {
                             let query = TaskQuery::in_statuses(status);
                             let page = PageRequest::first(count).with_after(after);
-                            served(stores.tasks.as_ref())?.list_tasks(&board()?, &query, page).await.map(drop)
+                            stores.tasks()?.list_tasks(&board()?, &query, page).await.map(drop)
                         })
                     }));
                 }
@@ -270,10 +270,7 @@ fn pages() -> Vec<Refusal> {
                         let conversation = conversation.map(ConversationId::new).transpose()?;
                         let after = after.map(|agent| BoardId::new("kept-talk", agent)).transpose()?;
                         let page = PageRequest::first(count).with_after(after);
-                        served(stores.tasks.as_ref())?
-                            .list_boards(conversation.as_ref(), page)
-                            .await
-                            .map(drop)
+                        stores.tasks()?.list_boards(conversation.as_ref(), page).await.map(drop)
                     })
                 }));
             }

@@ -13,7 +13,7 @@ use super::inputs::{
     Bad, BadFilter, PLACES, Rule, STANDS, Stand, TWICE, among, at_least, at_most, filters, limits, metadata,
     refused_ids, rule,
 };
-use super::{Refusal, Table, served, table};
+use super::{Refusal, Table, table};
 
 const MODES: [PutMode; 2] = [PutMode::Upsert, PutMode::IfAbsent];
 
@@ -84,7 +84,7 @@ fn filter(way: Filtering, bad: BadFilter, stand: Stand) -> Refusal {
     Refusal::new(call, what, field, limit, move |stores| {
         let filter = stand(make(operator));
         Box::pin(async move {
-            let store = served(stores.vectors.as_ref())?;
+            let store = stores.vectors()?;
             match way {
                 Filtering::Search => store.search(&kept()?, &request()?.with_filter(filter)).await.map(drop),
                 Filtering::SearchBatch => {
@@ -109,9 +109,7 @@ fn put(
 ) -> Refusal {
     Refusal::new("vectors.put", what, field, limit, move |stores| {
         let bad = bad.clone();
-        Box::pin(async move {
-            served(stores.vectors.as_ref())?.put(&kept()?, documents(bad, at)?, mode).await.map(drop)
-        })
+        Box::pin(async move { stores.vectors()?.put(&kept()?, documents(bad, at)?, mode).await.map(drop) })
     })
 }
 
@@ -212,7 +210,7 @@ fn dimensions() -> Vec<Refusal> {
         vec![Refusal::new("vectors.put", "a put of 3, 2 and 3".to_owned(), "embedding", THREE, |stores| {
             Box::pin(async move {
                 let batch = among(good()?, document("bad", &[1.0, 2.0])?, 1);
-                served(stores.vectors.as_ref())?.put(&kept()?, batch, PutMode::Upsert).await.map(drop)
+                stores.vectors()?.put(&kept()?, batch, PutMode::Upsert).await.map(drop)
             })
         })];
     for count in [1_usize, 2, 4, 6, 300, DIMENSIONS_MAX] {
@@ -222,7 +220,7 @@ fn dimensions() -> Vec<Refusal> {
                 Box::pin(async move {
                     let batch =
                         vec![document("kept-a", &vec![1.0; count])?, document("new", &vec![2.0; count])?];
-                    served(stores.vectors.as_ref())?.put(&kept()?, batch, mode).await.map(drop)
+                    stores.vectors()?.put(&kept()?, batch, mode).await.map(drop)
                 })
             }));
         }
@@ -234,7 +232,7 @@ fn dimensions() -> Vec<Refusal> {
             move |stores| {
                 Box::pin(async move {
                     let request = SearchRequest::new(Embedding::new(vec![1.0; count])?);
-                    served(stores.vectors.as_ref())?.search(&kept()?, &request).await.map(drop)
+                    stores.vectors()?.search(&kept()?, &request).await.map(drop)
                 })
             },
         ));
@@ -247,7 +245,7 @@ fn dimensions() -> Vec<Refusal> {
                 Box::pin(async move {
                     let bad = SearchRequest::new(Embedding::new(vec![1.0; count])?);
                     let requests = among([request()?, request()?], bad, 2);
-                    served(stores.vectors.as_ref())?.search_batch(&kept()?, &requests).await.map(drop)
+                    stores.vectors()?.search_batch(&kept()?, &requests).await.map(drop)
                 })
             },
         ));
@@ -266,7 +264,7 @@ fn pages() -> Vec<Refusal> {
                         let after = after.map(DocumentId::new).transpose()?;
                         let page = PageRequest::first(count).with_after(after);
                         let collection = CollectionName::new(collection)?;
-                        served(stores.vectors.as_ref())?.list(&collection, page).await.map(drop)
+                        stores.vectors()?.list(&collection, page).await.map(drop)
                     })
                 }));
             }
@@ -279,7 +277,7 @@ fn pages() -> Vec<Refusal> {
                     Box::pin(async move {
                         let page =
                             PageRequest::first(count).with_after(after.map(CollectionName::new).transpose()?);
-                        served(stores.vectors.as_ref())?.list_collections(page).await.map(drop)
+                        stores.vectors()?.list_collections(page).await.map(drop)
                     })
                 },
             ));
@@ -292,7 +290,7 @@ fn pages() -> Vec<Refusal> {
             rows.push(Refusal::new(call, what, "ids", at_most(PAGE_ITEMS_MAX), move |stores| {
                 Box::pin(async move {
                     let ids: Result<Vec<_>> = (0..count).map(|_| DocumentId::new("kept-a")).collect();
-                    let store = served(stores.vectors.as_ref())?;
+                    let store = stores.vectors()?;
                     match deletes {
                         true => store.delete(&kept()?, &ids?).await.map(drop),
                         false => store.get(&kept()?, &ids?).await.map(drop),
@@ -330,7 +328,7 @@ fn searches() -> Vec<Refusal> {
                 move |stores| {
                     Box::pin(async move {
                         let collection = CollectionName::new(collection)?;
-                        let store = served(stores.vectors.as_ref())?;
+                        let store = stores.vectors()?;
                         store.search(&collection, &make(request()?, count)).await.map(drop)
                     })
                 },
@@ -340,7 +338,7 @@ fn searches() -> Vec<Refusal> {
                 rows.push(Refusal::new("vectors.search_batch", what, field, most, move |stores| {
                     Box::pin(async move {
                         let requests = among([request()?, request()?], make(request()?, count), at);
-                        let store = served(stores.vectors.as_ref())?;
+                        let store = stores.vectors()?;
                         store.search_batch(&CollectionName::new(collection)?, &requests).await.map(drop)
                     })
                 }));
@@ -356,7 +354,7 @@ fn searches() -> Vec<Refusal> {
             move |stores| {
                 Box::pin(async move {
                     let requests = vec![request()?; count];
-                    served(stores.vectors.as_ref())?.search_batch(&kept()?, &requests).await.map(drop)
+                    stores.vectors()?.search_batch(&kept()?, &requests).await.map(drop)
                 })
             },
         ));

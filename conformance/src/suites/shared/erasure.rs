@@ -9,7 +9,7 @@ use larder_kernel::{
     Seq, Thread, UpsertReport,
 };
 
-use super::probe::{dump, populate, served, store};
+use super::probe::{dump, populate, store};
 use crate::case::CaseResult;
 use crate::context::Context;
 use crate::expect;
@@ -77,7 +77,7 @@ async fn live(stores: &StoreSet, contract: Contract, text: &str) -> CaseResult {
     match contract {
         Contract::History => talk(stores, text).await,
         Contract::Vectors => {
-            let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new("c")?);
+            let (store, collection) = (&*stores.vectors()?, CollectionName::new("c")?);
             // The text's length in bytes is the number of dimensions.
             let embedding = Embedding::new(vec![1.0; text.len()])?;
             let document = Document::new(DocumentId::new("d")?, text).with_embedding(embedding);
@@ -86,11 +86,11 @@ async fn live(stores: &StoreSet, contract: Contract, text: &str) -> CaseResult {
         }
         Contract::Graph => {
             let entity = Entity::new(EntityId::new("e")?, EntityType::new(text)?);
-            let report = served(stores.graph.as_deref())?.upsert_entities(vec![entity]).await?;
+            let report = stores.graph()?.upsert_entities(vec![entity]).await?;
             expect::equal("the entity", &report, &UpsertReport::new(1, 0))
         }
         Contract::Blobs => {
-            let store = served(stores.blobs.as_deref())?;
+            let store = &*stores.blobs()?;
             let (gone, key) = (BlobKey::new("gone")?, BlobKey::new("a/b")?);
             store.put(&gone, BlobBody::from("1"), BlobPutOptions::default()).await?;
             store.delete(&gone).await?;
@@ -102,7 +102,7 @@ async fn live(stores: &StoreSet, contract: Contract, text: &str) -> CaseResult {
             expect::equal("blobs listed", &listed, &1)
         }
         Contract::Tasks => {
-            let (store, board) = (served(stores.tasks.as_deref())?, BoardId::new("talk", "agent")?);
+            let (store, board) = (&*stores.tasks()?, BoardId::new("talk", "agent")?);
             let made = store.create_task_list(&board, NewBoard::default().with_label(text)).await?;
             expect::equal("tasks of the new board", &made.tasks.total(), &0)?;
             store.delete_board(&board).await?;
@@ -114,7 +114,7 @@ async fn live(stores: &StoreSet, contract: Contract, text: &str) -> CaseResult {
 }
 
 async fn talk(stores: &StoreSet, text: &str) -> CaseResult {
-    let (store, thread) = (served(stores.history.as_deref())?, Thread::new("agent", "session")?);
+    let (store, thread) = (&*stores.history()?, Thread::new("agent", "session")?);
     let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new("once")?);
     store.append_many(&thread, vec![ChatMessage::user(text)], options).await?;
     let mut events = store.subscribe(&thread, Seq::ZERO).await?;
@@ -129,7 +129,7 @@ async fn talk(stores: &StoreSet, text: &str) -> CaseResult {
 }
 
 async fn watch(stores: &StoreSet, text: &str) -> CaseResult {
-    let (store, bucket) = (served(stores.key_value.as_deref())?, BucketName::new("b")?);
+    let (store, bucket) = (&*stores.key_value()?, BucketName::new("b")?);
     store.set(&bucket, &Key::new(text)?, Bytes::from_static(b"1")).await?;
     store.delete(&bucket, &Key::new(text)?, None).await?;
     store.create(&bucket, &Key::new("kept")?, Bytes::copy_from_slice(text.as_bytes())).await?;

@@ -15,7 +15,7 @@ use larder_kernel::{
     Thread, Transition, Ttl, VectorStore, WorkerId,
 };
 
-use super::probe::{dump, served, store};
+use super::probe::{dump, store};
 use crate::case::{CaseResult, Failure};
 use crate::context::Context;
 use crate::expect;
@@ -77,7 +77,7 @@ async fn prepare(stores: &StoreSet, contract: Contract) -> CaseResult {
                 ChatMessage::assistant("two")
                     .with_author(AgentId::new("second")?, Some(AgentRole::new("critic")?)),
             ];
-            let history = served(stores.history.as_deref())?;
+            let history = &*stores.history()?;
             history.append_many(&thread("said")?, messages, AppendOptions::default()).await?;
         }
         Contract::Vectors => {
@@ -88,9 +88,7 @@ async fn prepare(stores: &StoreSet, contract: Contract) -> CaseResult {
             };
             let documents: Result<_, Error> =
                 [document("near", [1.0, 0.0], 1), document("far", [0.0, 1.0], 2)].into_iter().collect();
-            served(stores.vectors.as_deref())?
-                .put(&CollectionName::new("c")?, documents?, PutMode::Upsert)
-                .await?;
+            stores.vectors()?.put(&CollectionName::new("c")?, documents?, PutMode::Upsert).await?;
         }
         Contract::Graph => {
             let numbered = |number: i64| Metadata::new().with("n", number);
@@ -112,20 +110,20 @@ async fn prepare(stores: &StoreSet, contract: Contract) -> CaseResult {
             ]
             .into_iter()
             .collect();
-            let graph = served(stores.graph.as_deref())?;
+            let graph = &*stores.graph()?;
             graph.upsert_entities(entities?).await?;
             graph.upsert_relationships(relationships?).await?;
         }
         Contract::Blobs => {
             let bytes = Bytes::from_static(b"0123456789");
-            served(stores.blobs.as_deref())?.put_bytes(&BlobKey::new("plain")?, bytes).await?;
+            stores.blobs()?.put_bytes(&BlobKey::new("plain")?, bytes).await?;
         }
         Contract::Tasks => {
             let new = NewBoard::new(vec![NewTask::new(TaskId::new("t")?, "title")]);
-            served(stores.tasks.as_deref())?.create_task_list(&board("board")?, new).await?;
+            stores.tasks()?.create_task_list(&board("board")?, new).await?;
         }
         Contract::KeyValue => {
-            let key_value = served(stores.key_value.as_deref())?;
+            let key_value = &*stores.key_value()?;
             key_value.set(&BucketName::new("bucket")?, &Key::new("key")?, Bytes::from_static(b"1")).await?;
         }
     }
@@ -135,12 +133,12 @@ async fn prepare(stores: &StoreSet, contract: Contract) -> CaseResult {
 /// Makes a call that sets one option, and returns whether the option had its effect.
 async fn call(stores: &StoreSet, option: RequestOption) -> CaseResult<bool> {
     match option.contract() {
-        Contract::History => history(served(stores.history.as_deref())?, option).await,
-        Contract::Vectors => vectors(served(stores.vectors.as_deref())?, option).await,
-        Contract::Graph => graph(served(stores.graph.as_deref())?, option).await,
-        Contract::Blobs => blobs(served(stores.blobs.as_deref())?, option).await,
-        Contract::Tasks => tasks(served(stores.tasks.as_deref())?, option).await,
-        Contract::KeyValue => key_value(served(stores.key_value.as_deref())?, option).await,
+        Contract::History => history(&*stores.history()?, option).await,
+        Contract::Vectors => vectors(&*stores.vectors()?, option).await,
+        Contract::Graph => graph(&*stores.graph()?, option).await,
+        Contract::Blobs => blobs(&*stores.blobs()?, option).await,
+        Contract::Tasks => tasks(&*stores.tasks()?, option).await,
+        Contract::KeyValue => key_value(&*stores.key_value()?, option).await,
     }
 }
 

@@ -19,25 +19,22 @@ use crate::suites;
 /// The number of records that [`write_batch`] writes in one call.
 pub(super) const BATCH: usize = 50;
 
-pub(super) fn served<T>(store: Option<T>) -> CaseResult<T> {
-    store.ok_or_else(|| Failure::Engine("the backend does not serve the contract".to_owned()))
-}
-
 /// Returns the store of a contract as the trait that all stores share.
 pub(super) fn store(stores: &StoreSet, contract: Contract) -> CaseResult<&dyn Store> {
-    served(stores.store(contract))
+    let unserved = || Failure::Engine("the backend does not serve the contract".to_owned());
+    stores.store(contract).ok_or_else(unserved)
 }
 
 /// Returns all data of the namespace that the public API shows.
 pub(crate) fn dump(stores: &StoreSet, contract: Contract) -> BoxFuture<'_, CaseResult<Value>> {
     async move {
         match contract {
-            Contract::History => suites::history::dump::dump(served(stores.history.as_deref())?).await,
-            Contract::Vectors => suites::vectors::dump::dump(served(stores.vectors.as_deref())?).await,
-            Contract::Graph => suites::graph::dump::dump(served(stores.graph.as_deref())?).await,
-            Contract::Blobs => suites::blobs::dump::dump(served(stores.blobs.as_deref())?).await,
-            Contract::Tasks => suites::tasks::dump::dump(served(stores.tasks.as_deref())?).await,
-            Contract::KeyValue => suites::key_value::dump::dump(served(stores.key_value.as_deref())?).await,
+            Contract::History => suites::history::dump::dump(&*stores.history()?).await,
+            Contract::Vectors => suites::vectors::dump::dump(&*stores.vectors()?).await,
+            Contract::Graph => suites::graph::dump::dump(&*stores.graph()?).await,
+            Contract::Blobs => suites::blobs::dump::dump(&*stores.blobs()?).await,
+            Contract::Tasks => suites::tasks::dump::dump(&*stores.tasks()?).await,
+            Contract::KeyValue => suites::key_value::dump::dump(&*stores.key_value()?).await,
         }
     }
     .boxed()
@@ -51,18 +48,12 @@ pub(crate) fn populate<'a>(
 ) -> BoxFuture<'a, CaseResult> {
     async move {
         match contract {
-            Contract::History => {
-                suites::history::dump::populate(served(stores.history.as_deref())?, marker).await
-            }
-            Contract::Vectors => {
-                suites::vectors::dump::populate(served(stores.vectors.as_deref())?, marker).await
-            }
-            Contract::Graph => suites::graph::dump::populate(served(stores.graph.as_deref())?, marker).await,
-            Contract::Blobs => suites::blobs::dump::populate(served(stores.blobs.as_deref())?, marker).await,
-            Contract::Tasks => suites::tasks::dump::populate(served(stores.tasks.as_deref())?, marker).await,
-            Contract::KeyValue => {
-                suites::key_value::dump::populate(served(stores.key_value.as_deref())?, marker).await
-            }
+            Contract::History => suites::history::dump::populate(&*stores.history()?, marker).await,
+            Contract::Vectors => suites::vectors::dump::populate(&*stores.vectors()?, marker).await,
+            Contract::Graph => suites::graph::dump::populate(&*stores.graph()?, marker).await,
+            Contract::Blobs => suites::blobs::dump::populate(&*stores.blobs()?, marker).await,
+            Contract::Tasks => suites::tasks::dump::populate(&*stores.tasks()?, marker).await,
+            Contract::KeyValue => suites::key_value::dump::populate(&*stores.key_value()?, marker).await,
         }
     }
     .boxed()
@@ -75,9 +66,7 @@ pub(super) async fn write_batch(stores: &StoreSet, contract: Contract, marker: &
         Contract::History => {
             let messages = numbers.map(|n| ChatMessage::user(format!("message {n}"))).collect();
             let thread = Thread::new("batch", marker)?;
-            served(stores.history.as_deref())?
-                .append_many(&thread, messages, AppendOptions::default())
-                .await?;
+            stores.history()?.append_many(&thread, messages, AppendOptions::default()).await?;
         }
         Contract::Vectors => {
             let document = |n: usize| {
@@ -86,32 +75,28 @@ pub(super) async fn write_batch(stores: &StoreSet, contract: Contract, marker: &
             };
             let documents = numbers.map(document).collect::<Result<_, Error>>()?;
             let collection = CollectionName::new(marker)?;
-            served(stores.vectors.as_deref())?.put(&collection, documents, PutMode::Upsert).await?;
+            stores.vectors()?.put(&collection, documents, PutMode::Upsert).await?;
         }
         Contract::Graph => {
             let entity =
                 |n| Ok(Entity::new(EntityId::new(format!("{marker}-{n}"))?, EntityType::new(marker)?));
             let entities = numbers.map(entity).collect::<Result<_, Error>>()?;
-            served(stores.graph.as_deref())?.upsert_entities(entities).await?;
+            stores.graph()?.upsert_entities(entities).await?;
         }
         Contract::Blobs => {
             let pieces: Vec<_> = numbers.map(|_| Ok(Bytes::from(vec![7; 4_096]))).collect();
             let body = BlobBody::stream(futures_util::stream::iter(pieces));
-            served(stores.blobs.as_deref())?
-                .put(&BlobKey::new(marker)?, body, BlobPutOptions::default())
-                .await?;
+            stores.blobs()?.put(&BlobKey::new(marker)?, body, BlobPutOptions::default()).await?;
         }
         Contract::Tasks => {
             let task = |n| Ok(NewTask::new(TaskId::new(format!("t{n}"))?, "title"));
             let tasks = numbers.map(task).collect::<Result<_, Error>>()?;
             let board = BoardId::new("batch", marker)?;
-            served(stores.tasks.as_deref())?.create_task_list(&board, NewBoard::new(tasks)).await?;
+            stores.tasks()?.create_task_list(&board, NewBoard::new(tasks)).await?;
         }
         Contract::KeyValue => {
             let value = Bytes::from(vec![7; BATCH]);
-            served(stores.key_value.as_deref())?
-                .set(&BucketName::new("batch")?, &Key::new(marker)?, value)
-                .await?;
+            stores.key_value()?.set(&BucketName::new("batch")?, &Key::new(marker)?, value).await?;
         }
     }
     Ok(())
@@ -122,10 +107,10 @@ pub(super) async fn count_batch(stores: &StoreSet, contract: Contract, marker: &
     Ok(match contract {
         Contract::History => {
             let thread = Thread::new("batch", marker)?;
-            suites::history::all(served(stores.history.as_deref())?, &thread).await?.len()
+            suites::history::all(&*stores.history()?, &thread).await?.len()
         }
         Contract::Vectors => {
-            let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new(marker)?);
+            let (store, collection) = (&*stores.vectors()?, CollectionName::new(marker)?);
             match implemented(store.list(&collection, PageRequest::default()).await)? {
                 Some(page) => page.items.len(),
                 None => {
@@ -136,7 +121,7 @@ pub(super) async fn count_batch(stores: &StoreSet, contract: Contract, marker: &
             }
         }
         Contract::Graph => {
-            let store = served(stores.graph.as_deref())?;
+            let store = &*stores.graph()?;
             let query = EntityQuery::default().with_type(EntityType::new(marker)?);
             match implemented(store.find_entities(&query, PageRequest::default()).await)? {
                 Some(page) => page.items.len(),
@@ -147,14 +132,14 @@ pub(super) async fn count_batch(stores: &StoreSet, contract: Contract, marker: &
                 }
             }
         }
-        Contract::Blobs => match served(stores.blobs.as_deref())?.get_bytes(&BlobKey::new(marker)?).await {
+        Contract::Blobs => match stores.blobs()?.get_bytes(&BlobKey::new(marker)?).await {
             Ok(bytes) => bytes.len() / 4_096,
             Err(error) if error.kind() == ErrorKind::NotFound => 0,
             Err(error) => return Err(error.into()),
         },
         Contract::Tasks => {
             let board = BoardId::new("batch", marker)?;
-            let store = served(stores.tasks.as_deref())?;
+            let store = &*stores.tasks()?;
             match implemented(store.list_tasks(&board, &Default::default(), PageRequest::default()).await)? {
                 Some(page) => page.items.len(),
                 None => {
@@ -168,7 +153,7 @@ pub(super) async fn count_batch(stores: &StoreSet, contract: Contract, marker: &
             }
         }
         Contract::KeyValue => {
-            let entry = served(stores.key_value.as_deref())?;
+            let entry = &*stores.key_value()?;
             let entry = entry.get(&BucketName::new("batch")?, &Key::new(marker)?).await?;
             entry.map_or(0, |entry| entry.value.len())
         }
@@ -191,23 +176,23 @@ pub(super) async fn lay_out(stores: &StoreSet, contract: Contract, marker: &str)
     match contract {
         Contract::History => {
             let thread = Thread::new(marker, marker)?;
-            served(stores.history.as_deref())?.append(&thread, ChatMessage::user(marker)).await?;
+            stores.history()?.append(&thread, ChatMessage::user(marker)).await?;
         }
         Contract::Vectors => {
             let document = Document::new(DocumentId::new(marker)?, marker);
             let embedded = document.with_embedding(Embedding::new(vec![1.0, 0.0])?);
-            let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new(marker)?);
+            let (store, collection) = (&*stores.vectors()?, CollectionName::new(marker)?);
             store.put(&collection, vec![embedded], PutMode::Upsert).await?;
         }
         Contract::Graph | Contract::Blobs => {}
         Contract::Tasks => {
-            let (store, board) = (served(stores.tasks.as_deref())?, board_of(marker)?);
+            let (store, board) = (&*stores.tasks()?, board_of(marker)?);
             let task = NewTask::new(TaskId::new(marker)?, marker);
             store.create_task_list(&board, NewBoard::new(vec![task])).await?;
         }
         Contract::KeyValue => {
             let (bucket, key) = (BucketName::new(marker)?, Key::new(marker)?);
-            served(stores.key_value.as_deref())?.set(&bucket, &key, Bytes::from(marker.to_owned())).await?;
+            stores.key_value()?.set(&bucket, &key, Bytes::from(marker.to_owned())).await?;
         }
     }
     Ok(())
@@ -223,7 +208,7 @@ pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str
     let long = format!("{marker}{}", "x".repeat(600));
     match contract {
         Contract::History => {
-            let (store, thread) = (served(stores.history.as_deref())?, Thread::new(marker, marker)?);
+            let (store, thread) = (&*stores.history()?, Thread::new(marker, marker)?);
             collect(&mut errors, Thread::new(&long, marker));
             collect(&mut errors, store.fork(&Thread::new("absent", marker)?, &thread, None).await);
             collect(&mut errors, store.fork(&thread, &thread, None).await);
@@ -231,7 +216,7 @@ pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str
             collect(&mut errors, store.replace(&thread, Replacement::new(Seq::new(99), vec![message])).await);
         }
         Contract::Vectors => {
-            let (store, collection) = (served(stores.vectors.as_deref())?, CollectionName::new(marker)?);
+            let (store, collection) = (&*stores.vectors()?, CollectionName::new(marker)?);
             let document = Document::new(DocumentId::new(marker)?, marker);
             let embedded = document.clone().with_embedding(Embedding::new(vec![1.0, 0.0])?);
             collect(&mut errors, CollectionName::new(&long));
@@ -246,7 +231,7 @@ pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str
             );
         }
         Contract::Graph => {
-            let (store, id) = (served(stores.graph.as_deref())?, EntityId::new(marker)?);
+            let (store, id) = (&*stores.graph()?, EntityId::new(marker)?);
             let entity = Entity::new(id.clone(), EntityType::new(marker)?);
             let bad = entity.clone().with_properties(Metadata::new().with(marker, format!("{marker}\0")));
             let kind = RelationshipType::new(marker)?;
@@ -262,7 +247,7 @@ pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str
             collect(&mut errors, store.upsert_relationships(vec![edge]).await);
         }
         Contract::Blobs => {
-            let (store, key) = (served(stores.blobs.as_deref())?, BlobKey::new(format!("{marker}/absent"))?);
+            let (store, key) = (&*stores.blobs()?, BlobKey::new(format!("{marker}/absent"))?);
             collect(&mut errors, BlobKey::new(format!("../{marker}")));
             collect(&mut errors, store.get_bytes(&key).await);
             collect(&mut errors, store.head(&key).await);
@@ -272,7 +257,7 @@ pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str
         }
         Contract::Tasks => provoke_tasks(stores, marker, &long, &mut errors).await?,
         Contract::KeyValue => {
-            let store = served(stores.key_value.as_deref())?;
+            let store = &*stores.key_value()?;
             let (bucket, key) = (BucketName::new(marker)?, Key::new(marker)?);
             let value = Bytes::from(marker.to_owned());
             collect(&mut errors, Key::new(&long));
@@ -285,7 +270,7 @@ pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str
 }
 
 async fn provoke_tasks(stores: &StoreSet, marker: &str, long: &str, errors: &mut Vec<Error>) -> CaseResult {
-    let (store, board) = (served(stores.tasks.as_deref())?, board_of(marker)?);
+    let (store, board) = (&*stores.tasks()?, board_of(marker)?);
     let task = NewTask::new(TaskId::new(marker)?, marker);
     collect(errors, TaskId::new(long));
     collect(errors, store.create_task_list(&board, NewBoard::default()).await);

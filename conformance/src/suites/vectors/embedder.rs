@@ -9,7 +9,7 @@ use larder_kernel::{
 };
 
 use super::support::{collection, document, holds, id, read, same_document};
-use crate::case::{CaseResult, Failure};
+use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 use crate::harness::OpenOptions;
@@ -56,8 +56,7 @@ impl Embedder for OutOfCredit {
 
 async fn opened(context: &Context, embedder: Arc<dyn Embedder>) -> CaseResult<Arc<dyn VectorStore>> {
     let options = OpenOptions::default().with_embedder(embedder);
-    let stores = context.open_with(&context.namespace, &options).await?;
-    stores.vectors.ok_or_else(|| Failure::Engine("the backend does not serve vectors".to_owned()))
+    Ok(context.open_with(&context.namespace, &options).await?.vectors()?)
 }
 
 pub(super) async fn missing_embeddings_are_computed(context: Context) -> CaseResult {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::types::{NewBoard, NewTask, Task, Transition};
+use super::board::NewBoard;
+use super::types::{NewTask, Task, Transition};
 use crate::check;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::FencingToken;
