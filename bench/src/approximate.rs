@@ -24,7 +24,7 @@ pub(super) async fn beside_hnsw(plan: &Plan) -> Outcome<Vec<Figure>> {
     let (exact, collection) = vectors.store(count).await?;
     let approximate = exact.clone().with_approximate_search();
     if !approximate.build_index(&collection).await? {
-        return Err("the vectors lie in groups, and yet there is no index".into());
+        return Err("the vectors are in groups, but the collection has no index".into());
     }
     let queries: Vec<SearchRequest> = (0..QUERIES).map(|seed| vectors.query(seed)).collect::<Outcome<_>>()?;
     let mut hits = 0_u32;

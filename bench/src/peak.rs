@@ -115,7 +115,7 @@ fn made_on_the_way(
 
 /// Returns a line of this process's status, in KiB.
 fn resident(name: &str) -> Outcome<f64> {
-    let line =
-        machine::field("/proc/self/status", name).ok_or("this system does not tell a process's memory")?;
+    let line = machine::field("/proc/self/status", name)
+        .ok_or("this system does not report the memory of a process")?;
     Ok(line.split(' ').next().unwrap_or_default().parse()?)
 }

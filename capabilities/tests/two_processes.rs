@@ -102,7 +102,7 @@ async fn append_all(history: &SqliteHistoryProvider, thread: &Thread, writer: &s
     for (batch, size) in batch_sizes(writer, messages).into_iter().enumerate() {
         let messages = (0..size).map(|place| ChatMessage::user(text(writer, batch, place, size))).collect();
         let appended = history.append_many(thread, messages, AppendOptions::default()).await.unwrap();
-        assert!(appended.first > last, "a batch stands before the one acknowledged earlier");
+        assert!(appended.first > last, "a batch comes before an earlier acknowledged one");
         assert_eq!(appended.last.get() - appended.first.get() + 1, i64::try_from(size).unwrap());
         last = appended.last;
     }

@@ -161,7 +161,7 @@ impl Store for MyStore {{
     }}
 
     fn options(&self) -> OptionSet {{
-        // The optional fields of requests that the store honors. Remove those that it does not.
+        // The optional fields of requests that the store honors. Remove the others.
         OptionSet::of(&[{options}])
     }}
 

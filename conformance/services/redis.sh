@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154
-# What the Redis services share: the programs, the settings, the questions. Sourced, never run, after lib.sh.
+# Functions shared by the Redis services: programs, settings, commands. Sourced after lib.sh, never run.
 
-# Gives the programs in $redis_server and $redis_cli, and in $redis_env what starts them: the machine's, else those from
-# packages in the services' folder.
+# Sets $redis_server and $redis_cli to the machine's programs, or to those of packages in the services' folder. $redis_env
+# is the prefix of their command lines.
 find_redis() {
     local packages=$services/redis-packages
     redis_env=(env)
@@ -12,17 +12,17 @@ find_redis() {
     [ -e "$packages/bin/redis-cli" ]
 }
 
-# Debian's packages are unpacked rather than installed, which takes no root and starts no server of its own.
+# Unpacks Debian's packages instead of installing them. This works without root and starts no system service.
 install_redis() {
     local version
     (
         flock 8
         find_redis || unpack_redis
     ) 8>"$services/redis-packages.lock" ||
-        die "cannot install redis: install redis-server 7 or later, or apt-get with Debian's or Ubuntu's package lists"
+        die "cannot install redis; install redis-server 7 or later, or apt-get with the package lists of Debian or Ubuntu"
     find_redis
     version=$(redis_version)
-    [ "${version%%.*}" -ge 7 ] 2>/dev/null || die "redis 7 or later is needed, and $redis_server is ${version:-none}"
+    [ "${version%%.*}" -ge 7 ] 2>/dev/null || die "$redis_server is version ${version:-unknown}; install redis 7 or later"
 }
 
 unpack_redis() {
@@ -31,13 +31,13 @@ unpack_redis() {
     say "unpacking redis-server from packages into $packages"
     names=$(redis_packages)
     if [ -z "$names" ] && [ "$(id -u)" = 0 ]; then
-        # A bare image has no lists of packages, and only root can fetch them.
+        # A bare image has no package lists, and only root can fetch them.
         apt-get update -qq >&2 || return 1
         names=$(redis_packages)
     fi
     [ -n "$names" ] || return 1
     rm -rf "$packages" && (umask 022 && mkdir -p "$packages/download") || return 1
-    # Root would hand the download to an account of its own, which cannot write here.
+    # As root, apt-get would download under another account, which cannot write here.
     # shellcheck disable=SC2086
     (cd "$packages/download" && apt-get -qq -o APT::Sandbox::User=root download $names >&2) || return 1
     local deb
@@ -45,8 +45,8 @@ unpack_redis() {
     rm -rf "$packages/download" && write_redis_starters "$packages/bin"
 }
 
-# What is unpacked does not find its libraries by itself, and people and tests want to call its programs by their names. The
-# last one also says that all is there.
+# Writes wrapper scripts that set the library path of the unpacked programs. The last one also marks the installation as
+# complete.
 write_redis_starters() {
     local folder=$1 program
     mkdir -p "$folder" || return 1
@@ -62,14 +62,14 @@ STARTER
     done
 }
 
-# The package with everything it needs that the machine does not have.
+# Prints the package and its missing dependencies.
 redis_packages() {
     apt-get -qq --simulate --no-install-recommends install redis-server 2>/dev/null | sed -n 's/^Inst \([^ ]*\) .*/\1/p'
 }
 
 redis_version() { as_account "${redis_env[@]}" "$redis_server" --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p'; }
 
-# Writes the settings of the server in a folder, for $port, with those lines more that standard input has.
+# Writes the settings of a server on $port into a folder. Further arguments are more lines.
 write_redis_config() {
     local folder=$1
     (

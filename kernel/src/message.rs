@@ -387,7 +387,7 @@ impl ChatMessage {
         for content_type in self.blobs.iter().filter_map(|blob| blob.content_type.as_deref()) {
             check::text(operation, "message.blobs.content_type", content_type, CONTENT_TYPE_BYTES_MAX)?;
         }
-        // Metadata has no limit of its own: it holds what a provider sends besides text, such as images.
+        // Metadata has no separate limit, because providers put images and other large data into it.
         self.metadata.check_content(operation, "message.metadata")?;
         let bytes = self.size_bytes();
         check::at_most(operation, "message", bytes, MESSAGE_BYTES_MAX)?;

@@ -28,7 +28,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::groups::run("away", arguments, trials.into())
 }
 
-/// Relays connections to the server until it is told to stop. All connections have ended when the task has
+/// Relays connections to the server until the sender stops it. All connections have ended when the task has
 /// ended; after an abort, some would remain for a moment.
 async fn relay(to: String) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -80,6 +80,6 @@ fn health_while_a_server_is_away(url: &str) {
         assert!(!serde_json::to_string(&away).unwrap().contains(password));
         let closes = place.name() == "postgres";
         place.close().await;
-        assert_eq!(stores.is_live(), !closes, "a closed pool is closed for good, and Redis connects anew");
+        assert_eq!(stores.is_live(), !closes, "a closed pool stays closed; Redis reconnects");
     });
 }

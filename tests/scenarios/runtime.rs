@@ -196,7 +196,7 @@ async fn killed(url: &str) -> Result<()> {
     let runtime = runtime(open().await?, tell).await?;
     assert!(runtime.run(&Steps::all()).await?.is_some());
     let turns = *told.lock().unwrap();
-    assert!(turns < TURNS, "it began anew: {turns} turns");
+    assert!(turns < TURNS, "it started over: {turns} turns");
     same(&in_one_go(larder::open("memory:").await?).await?, &runtime.snapshot().await?);
     open().await?.erase().await
 }

@@ -4,7 +4,7 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a test fails by panicking, and a process that it starts answers by printing"
+    reason = "a test fails by panicking, and its child process prints its result"
 )]
 
 use std::env;

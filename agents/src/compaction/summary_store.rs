@@ -353,7 +353,7 @@ mod tests {
         let next = store.claim(&thread, lasts).await.unwrap().unwrap();
         assert_eq!(store.renew(&mut crashed).await.unwrap_err().kind(), ErrorKind::Conflict);
         store.release(crashed).await.unwrap();
-        assert!(store.claim(&thread, lasts).await.unwrap().is_none(), "the next one's claim stands");
+        assert!(store.claim(&thread, lasts).await.unwrap().is_none(), "the next owner keeps the claim");
         store.release(next).await.unwrap();
     }
 }

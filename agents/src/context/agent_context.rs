@@ -213,7 +213,7 @@ impl AgentContext {
     pub async fn clear(&self, session: &SessionId) -> Result<u64> {
         let thread = self.thread(session);
         if matches!(self.config.memory, MemoryProvider::Custom(_)) {
-            let message = "a memory of one's own is cleared by its owner";
+            let message = "this context uses a custom memory, which it cannot clear; clear the memory itself";
             return Err(Error::new(ErrorKind::Unsupported, "context.clear", message));
         }
         if let Some(summaries) = &self.config.summaries {

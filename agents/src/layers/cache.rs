@@ -220,7 +220,7 @@ impl Store for Cached {
     }
 
     fn options(&self) -> OptionSet {
-        // The cache answers reads itself, so it must know every option of a read.
+        // The cache serves reads, so it must support every option of a read.
         self.inner.options().intersection(OptionSet::of(&[
             RequestOption::BlobContentType,
             RequestOption::BlobMetadata,

@@ -165,7 +165,7 @@ macro_rules! shared {
                 declared
             }
 
-            // The layer reads and writes the fields of requests itself, so it names the ones that it knows.
+            // The layer encrypts the fields of requests, so it lists the fields that it supports.
             fn options(&self) -> larder_kernel::OptionSet {
                 use larder_kernel::{OptionSet, RequestOption};
                 self.inner.options().intersection(OptionSet::of(&[$(RequestOption::$option),*]))

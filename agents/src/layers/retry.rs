@@ -178,7 +178,7 @@ impl Middleware for Retry {
                 }
                 Err(error) => error,
             };
-            // A retried guarded write may see the effect of its own first attempt.
+            // A retried guarded write can see the effect of the first attempt.
             let own = matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound);
             match doubtful.take() {
                 Some(first) if own && call.effect == Effect::Guarded => {

@@ -22,7 +22,7 @@ impl Sessions {
         self.explain_window_with(id, Vec::new()).await
     }
 
-    /// Makes the window that [`begin`](Self::begin) would make for these new messages. Returns the messages
+    /// Returns the window that [`begin`](Self::begin) would build for these new messages, with the messages
     /// that were read and the effect of each step. The steps are each strategy, `rolling_window` for the
     /// profile's limit, `pair_tool_calls` for calls without results and results without calls, and `session`
     /// for the prompt and the hints.

@@ -17,8 +17,7 @@ const TEXT_BYTES_MAX: usize = 32 * 1024;
 pub(crate) const STATES_MAX: usize = 32;
 /// The instructions for the model.
 const INSTRUCTIONS: &str = "Summarize the conversation below for the agent that takes over. Keep names, \
-                            numbers, decisions, what was promised and what is still open. Answer with the \
-                            summary alone.";
+                            numbers, decisions, promises and open questions. Reply with only the summary.";
 
 /// A function that summarizes the conversation of a state. Its arguments are the state's name, the text of an
 /// earlier summary, and the messages since.
@@ -229,7 +228,7 @@ pub(crate) fn told(carried: &[&Carried], left_out: u64) -> Option<ChatMessage> {
     if carried.is_empty() {
         return None;
     }
-    let mut text = String::from("What happened in earlier states of this workflow:\n");
+    let mut text = String::from("Summaries of earlier states of this workflow:\n");
     if left_out > 0 {
         let _ = writeln!(text, "[{left_out} earlier summaries are left out]");
     }

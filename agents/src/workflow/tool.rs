@@ -42,7 +42,7 @@ impl ToolDefinition {
             parameters: json!({
                 "type": "object",
                 "properties": {
-                    "event": {"type": "string", "enum": events, "description": "What has happened."}
+                    "event": {"type": "string", "enum": events, "description": "The event that has happened."}
                 },
                 "required": ["event"],
                 "additionalProperties": false

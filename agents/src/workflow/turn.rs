@@ -205,8 +205,7 @@ impl Workflow {
         if self.land(&mut next, &turn.id, &messages).await? {
             self.commit(next).await?;
             self.turn = None;
-            // The commit includes the messages, so the next worker can write those that cannot be written
-            // now.
+            // The commit includes the messages. If they cannot be written now, the next worker writes them.
             let _ = self.settle().await;
             return Ok(());
         }
@@ -293,6 +292,6 @@ impl Workflow {
     fn whereabouts(&self) -> Result<ChatMessage> {
         let state: &StateSpec = self.state_of(&self.record.current)?;
         let told = arrival(self.current_state(), state, self.options.task(state), true);
-        Ok(ChatMessage::system(format!("The workflow stands in this state: {told}")))
+        Ok(ChatMessage::system(format!("The current state of the workflow: {told}")))
     }
 }

@@ -203,7 +203,7 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
              `default_transaction_read_only`",
         ),
         "3D000" => {
-            (NotFound, "the database of the URL is not there; run `CREATE DATABASE`, or check the name")
+            (NotFound, "the database of the URL does not exist; run `CREATE DATABASE`, or check the name")
         }
         "3F000" | "42P01" | "42883" => (
             Unexpected,

@@ -122,7 +122,7 @@ async fn numbers_run_out() {
     refused(
         store.create_task_list(&full, NewBoard::default()).await,
         ErrorKind::ResourceExhausted,
-        "a board made anew",
+        "a board created again",
     );
     store.erase().await.unwrap();
 }

@@ -21,7 +21,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         .expect("the embedded backends open");
     let mut trials = Vec::new();
     for harness in &harnesses {
-        trials.extend(mimic::trials(&runtime, harness, &options).expect("the backend answers"));
+        trials.extend(mimic::trials(&runtime, harness, &options).expect("the backend opens"));
     }
     crate::groups::run("embedded", &arguments, trials)
 }

@@ -60,7 +60,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let runtime = Arc::new(runtime);
     let mut trials = Vec::new();
     for url in url::behind_layers(&Registry::default(), &[], scratch.path()) {
-        let (word, place) = url.split_once('+').expect("a layer stands before its URL");
+        let (word, place) = url.split_once('+').expect("the URL has the prefix of a layer");
         // Each layer over memory; the stack of all layers over each backend.
         if word != Around::Stack.name() && !place.starts_with("memory") {
             continue;
@@ -69,7 +69,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             .block_on(url::harnesses(&Registry::default(), std::slice::from_ref(&url), scratch.path()))
             .expect("it opens")
             .remove(0);
-        trials.extend(mimic::trials(&runtime, &harness, &options).expect("the backend answers"));
+        trials.extend(mimic::trials(&runtime, &harness, &options).expect("the backend opens"));
         if word == Around::Stack.name() {
             trials.extend(levels(&runtime, &harness));
         }

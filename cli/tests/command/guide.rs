@@ -104,7 +104,7 @@ fn every_program_of_the_book_is_run() {
         let name = path.strip_prefix(book()).unwrap().display().to_string();
         let run = name == TUTORIAL || modules.contains(&format!("\"{name}\""));
         assert_eq!(page.contains("```rust"), run, "{name}");
-        // A program of its own process runs as well.
+        // Programs also run in a separate process.
         let programs = page.replace("```rust,standalone_crate\n", "```rust\n");
         assert!(!programs.contains("```rust,"), "{name} has a program that is not run");
     }

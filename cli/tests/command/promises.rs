@@ -64,7 +64,7 @@ fn every_proof_exists() {
             }
             let (file, function) = proof.split_once("::").unwrap();
             let source = std::fs::read_to_string(root().join(file)).unwrap_or_default();
-            assert!(!source.is_empty(), "{id}: there is no file `{file}`");
+            assert!(!source.is_empty(), "{id}: the file `{file}` does not exist");
             let named = [format!("fn {function}("), format!("\"{function}\"")];
             assert!(named.iter().any(|name| source.contains(name)), "{id}: `{file}` has no `{function}`");
         }

@@ -1,10 +1,9 @@
-// PostgreSQL with Apache AGE on loopback: PGlite, which is PostgreSQL in WebAssembly, behind the PostgreSQL protocol.
+// Serves PostgreSQL with Apache AGE on loopback: PGlite, which is PostgreSQL in WebAssembly, behind the PostgreSQL protocol.
 //
-// PGlite is one session of one process. Clients therefore take turns: one has the session from the first message of an
-// exchange to the `ReadyForQuery` that says that no transaction is open, as behind a pool of transactions, and the
-// others wait. Names of prepared statements are kept apart. What belongs to a session beyond that, such as `SET`,
-// `LISTEN` and advisory locks of a session, is shared and must not be relied on; a statement cannot be cancelled, and
-// `statement_timeout` does nothing.
+// PGlite has one session, so clients take turns, as with a transaction-mode pooler: a client has the session from the
+// first message of an exchange to a `ReadyForQuery` without an open transaction. Prepared statements are separate for each
+// client. All other session state is shared, such as `SET`, `LISTEN` and advisory locks of a session. Statements cannot be
+// cancelled, and `statement_timeout` has no effect.
 //
 //     node server.mjs DATA_FOLDER PASSWORD_FILE PORT PID_FILE
 
@@ -24,7 +23,7 @@ const IDLE_IN_TRANSACTION_MS_MAX = 60_000;
 const IDLE = 0x49;
 const PROTOCOL = 196608, CANCEL = 80877102, SSL = 80877103, GSS = 80877104;
 
-/** The one session, and whose turn it is. */
+/** The session, and the queue of clients that wait for it. */
 class Session {
     #owner = null;
     #waiting = [];
@@ -39,7 +38,7 @@ class Session {
         return Buffer.from(this.database.execProtocolRawSync(bytes));
     }
 
-    /** Runs what a client has sent, at once or when its turn comes. */
+    /** Runs the pending messages of a client, now or when its turn comes. */
     exchange(client) {
         if (this.#owner === null) this.#owner = client;
         if (this.#owner === client) this.#serve(client);
@@ -54,7 +53,7 @@ class Session {
             let status = null;
             for (const { type, bytes } of messages(answer)) if (type === "Z") status = bytes[5];
             if (status !== IDLE) continue;
-            // Who has sent more goes to the end of the line.
+            // A client with more messages goes to the end of the queue.
             if (client.pending.length > 0) this.#waiting.push(client);
             this.#release();
             return;
@@ -72,20 +71,20 @@ class Session {
 
     #release() {
         this.#drop();
-        // From here on it is the next one's turn, and nobody comes between.
+        // Sets the next owner now, so that no other client gets the session first.
         this.#owner = this.#waiting.shift() ?? null;
         const next = this.#owner;
         if (next !== null) setImmediate(() => this.#owner === next && this.#serve(next));
     }
 
-    /** A client is gone, and with it its transaction and its statements. */
+    /** Removes a client, its transaction and its statements. */
     leave(client) {
         this.#waiting = this.#waiting.filter((waiting) => waiting !== client);
         client.pending = [];
         this.forget(client.statements.splice(0));
         if (this.#owner === client) {
             clearTimeout(this.#idle);
-            // After messages without a Sync, the one that is still owed.
+            // The client may have sent messages without the final Sync.
             this.run(message("S"));
             this.run(message("Q", "ROLLBACK"));
             this.#release();
@@ -94,7 +93,7 @@ class Session {
         }
     }
 
-    /** Drops prepared statements as soon as nobody is in the middle of something. */
+    /** Drops prepared statements as soon as no client has the session. */
     forget(statements) {
         this.#dropped.push(...statements);
     }
@@ -164,14 +163,14 @@ class Client {
     #serve({ type, bytes }) {
         if (type === "X") return this.socket.end();
         this.#exchange.push(this.#renamed(type, bytes));
-        // Query, Sync, Flush and FunctionCall want an answer now.
+        // Query, Sync, Flush and FunctionCall need a response now.
         if (!"QSHF".includes(type)) return;
         this.pending.push(Buffer.concat(this.#exchange));
         this.#exchange = [];
         this.session.exchange(this);
     }
 
-    /** The message with the names of prepared statements made this client's own. */
+    /** Returns the message with names of prepared statements that are unique to this client. */
     #renamed(type, bytes) {
         if (type === "P") {
             const name = cstring(bytes, 5);
@@ -193,7 +192,7 @@ class Client {
         return name === "" ? `larder ${this.#number} unnamed ${this.#unnamed}` : `larder ${this.#number} ${name}`;
     }
 
-    /** The unnamed statement is replaced by the next one, so each gets a name, and the last but one is dropped. */
+    /** Returns a name for a new statement. The next unnamed statement replaces the last, so the old one is dropped. */
     #define(name) {
         if (name === "") {
             const old = this.#own("");
@@ -211,7 +210,7 @@ class Client {
 
 async function open() {
     const complete = `${dataFolder}.complete`;
-    // An initialisation that was interrupted starts over.
+    // An interrupted initialization starts over.
     if (!existsSync(complete)) rmSync(dataFolder, { recursive: true, force: true });
     const database = await PGlite.create({ dataDir: dataFolder, extensions: { age } });
     writeFileSync(complete, "");
@@ -244,8 +243,8 @@ const server = createServer({ noDelay: true }, (socket) => {
         try {
             client.receive(chunk);
         } catch (error) {
-            // A fault of PGlite's own leaves the session in an unknown state: the process ends, and the write-ahead log
-            // brings the data back.
+            // After an error inside PGlite, the state of the session is unknown. The process ends, and the next start
+            // recovers the data from the write-ahead log.
             if (!(error instanceof ProtocolError)) throw error;
             socket.destroy();
         }

@@ -1,9 +1,9 @@
-// Messages of the PostgreSQL protocol, version 3: cut from a stream, read and written.
+// Reads and writes messages of the PostgreSQL protocol, version 3.
 
-/** What a client sent is no message. */
+/** The client sent bytes that are not a valid message. */
 export class ProtocolError extends Error {}
 
-/** A message: its type as one character, and its bytes, type and length included. */
+/** Yields messages: the type as one character, and all bytes, including type and length. */
 export function* messages(bytes) {
     for (let at = 0; at + 5 <= bytes.length; ) {
         const end = at + 1 + bytes.readInt32BE(at + 1);
@@ -12,7 +12,7 @@ export function* messages(bytes) {
     }
 }
 
-/** Cuts complete messages off a growing buffer. The first of a connection have no type. */
+/** Splits a stream into messages. The first messages of a connection have no type. */
 export class Cutter {
     #rest = Buffer.alloc(0);
     #typed = false;
@@ -21,17 +21,17 @@ export class Cutter {
         this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
     }
 
-    /** From here on messages have a type. */
+    /** Expects a type in all further messages. */
     started() {
         this.#typed = true;
     }
 
-    /** The next message, or `null` where it is not complete. */
+    /** Returns the next message, or `null` if it is incomplete. */
     next(limit) {
         const head = this.#typed ? 5 : 4;
         if (this.#rest.length < head) return null;
         const length = this.#rest.readInt32BE(head - 4);
-        if (length < 4 || length > limit) throw new ProtocolError("a message of an impossible length");
+        if (length < 4 || length > limit) throw new ProtocolError(`the length of a message is ${length}; it must be 4 to ${limit}`);
         const end = length + head - 4;
         if (this.#rest.length < end) return null;
         const bytes = this.#rest.subarray(0, end);
@@ -40,7 +40,7 @@ export class Cutter {
     }
 }
 
-/** A message with a type. */
+/** Returns a message with a type. */
 export function message(type, ...parts) {
     const body = Buffer.concat(parts.map((part) => (typeof part === "string" ? Buffer.from(`${part}\0`) : part)));
     const head = Buffer.alloc(5);
@@ -55,14 +55,14 @@ export function int32(value) {
     return bytes;
 }
 
-/** The text up to the next zero byte, and where the next begins. */
+/** Returns the text up to the next zero byte, and the position after it. */
 export function cstring(bytes, at) {
     const end = bytes.indexOf(0, at);
-    if (end < 0) throw new ProtocolError("a text without an end");
+    if (end < 0) throw new ProtocolError("a text has no zero byte at its end");
     return { value: bytes.toString("utf8", at, end), next: end + 1 };
 }
 
-/** The parameters of a start-up message. */
+/** Returns the parameters of a startup message. */
 export function startupParameters(bytes) {
     const parameters = new Map();
     for (let at = 8; at < bytes.length && bytes[at] !== 0; ) {

@@ -351,7 +351,7 @@ impl Subject for Blobs {
 
     fn show_state(state: &State) -> String {
         let blob = |(key, (value, etag)): (&u8, &(u32, Option<String>))| {
-            let etag = etag.as_deref().unwrap_or("of its own");
+            let etag = etag.as_deref().unwrap_or("unknown");
             format!("{} = b{value} with etag {etag}", name(*key))
         };
         let blobs: Vec<String> = state.blobs.iter().map(blob).collect();

@@ -55,7 +55,7 @@ impl Recorder {
         }
     }
 
-    /// Records a statement, in which `§a` stands for the handle and `{s}` for the name of its result.
+    /// Records a statement. In it, `§a` is replaced by the handle and `{s}` by the name of its result.
     pub(super) fn statement(&mut self, clause: &'static str, statement: impl FnOnce(&Self) -> String) {
         self.clause = clause;
         self.step += 1;
@@ -65,8 +65,8 @@ impl Recorder {
         }
     }
 
-    /// Records a stream of which `count` items are read; `§a` stands for the handle in the expression that
-    /// opens it.
+    /// Records a stream of which `count` items are read. In the expression that opens it, `§a` is
+    /// replaced by the handle.
     pub(super) fn stream(&mut self, clause: &'static str, count: usize, begin: impl FnOnce(&Self) -> String) {
         let handle = self.handle;
         let mut begun = None;
@@ -87,7 +87,7 @@ impl Recorder {
         format!(
             "let mut more = {begin}.skip({count}).boxed();\n\
              let more = tokio::time::timeout(Duration::from_millis(200), more.next()).await;\n\
-             assert!(more.is_err(), \"the stream tells more than there is: {{more:?}}\");"
+             assert!(more.is_err(), \"the stream yields too many items: {{more:?}}\");"
         )
     }
 
@@ -102,8 +102,8 @@ impl Recorder {
         format!("s{}", self.step)
     }
 
-    /// Records that the last call's result contains the store's choice; `{s}` stands for the result in the
-    /// expression.
+    /// Records that the last call's result contains the store's choice. In the expression, `{s}` is replaced
+    /// by the result.
     pub(super) fn name(&mut self, chosen: impl FnOnce() -> String, expression: &str) {
         if self.lines.is_some() {
             self.names.insert(chosen(), expression.replace("{s}", &self.answer()));
@@ -140,7 +140,7 @@ const PRELUDE: &str = "    #![allow(unused)]
     fn of<T: serde::de::DeserializeOwned>(json: &str) -> T { serde_json::from_str(json).unwrap() }
     fn same<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(got: T, json: &str) { \
     assert_eq!(got, of(json)) }
-    // Without what each store chooses for itself.
+    // Ignores the values that the store chooses.
     fn plain(value: serde_json::Value) -> serde_json::Value {
         use serde_json::Value;
         let chosen = |name: &str| \

@@ -1,4 +1,5 @@
-//! The rules of style that a machine can check, in Markdown and in the documentation of Rust items.
+//! The rules of style that a machine can check: in Markdown, in the documentation of Rust items, and in the
+//! comments and texts of code and scripts. The texts include errors, advice and help.
 //!
 //! The file needs only std, so `.ci/run` compiles it alone, in a second, before anything else. To check the
 //! Rust sources of one folder:
@@ -15,11 +16,16 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+// The path works for this file as a crate and as a module.
+#[path = "prose/scan.rs"]
+mod scan;
+
 /// Phrases that no text contains, in lower case.
 const PHRASES: &[&str] = &[
     "a world of its own",
     "anew",
     "as it were",
+    "are told",
     "as it stands",
     "aught",
     "bear with",
@@ -30,11 +36,13 @@ const PHRASES: &[&str] = &[
     "for itself",
     "for themselves",
     "goes with",
+    "go with it",
     "held against",
     "holds against",
     "is not there",
     "are not there",
     "is there",
+    "is told",
     "makes for",
     "meanwhile",
     "nobody here",
@@ -47,10 +55,13 @@ const PHRASES: &[&str] = &[
     "thereby",
     "those that",
     "those who",
+    "to tell",
+    "told of",
     "what is there",
     "what it holds",
     "what lies",
     "what stands",
+    "what there is",
     "what they hold",
     "whatever becomes",
     "who wants",
@@ -123,52 +134,6 @@ fn pages() -> Vec<(String, String)> {
     files("md").into_iter().filter(|(name, _)| !WRITTEN.contains(&name.as_str())).collect()
 }
 
-/// Returns the blocks of prose with their first line numbers: paragraphs, list items, table cells, headings.
-/// Excludes code, both blocks and inline code.
-fn blocks(text: &str) -> Vec<(usize, String)> {
-    let (mut found, mut fenced, mut open) = (Vec::<(usize, String)>::new(), false, false);
-    for (at, line) in text.lines().enumerate() {
-        let (number, line) = (at + 1, line.trim());
-        if line.starts_with("```") {
-            (fenced, open) = (!fenced, false);
-            continue;
-        }
-        if fenced || line.is_empty() || line.starts_with("<!--") {
-            open = false;
-            continue;
-        }
-        if line.starts_with('|') {
-            open = false;
-            found.extend(
-                line.split('|')
-                    .map(|cell| (number, cell.trim().to_owned()))
-                    .filter(|(_, cell)| !cell.is_empty()),
-            );
-            continue;
-        }
-        let item = line.trim_start_matches(['-', '*', '#', '>', ' ']);
-        let numbered = item.split_once(". ").filter(|(digits, _)| digits.parse::<u32>().is_ok());
-        let begins = item.len() < line.len() && !line.starts_with("**") || numbered.is_some();
-        let item = numbered.map_or(item, |(_, rest)| rest);
-        match found.last_mut() {
-            Some((_, block)) if open && !begins => {
-                block.push(' ');
-                block.push_str(line);
-            }
-            _ => found.push((number, if line.starts_with("**") { line } else { item }.to_owned())),
-        }
-        open = !line.starts_with('#');
-    }
-    found.into_iter().map(|(number, block)| (number, without_code(&block))).collect()
-}
-
-/// Returns the text without inline code and without emphasis.
-fn without_code(text: &str) -> String {
-    let parts = text.replace("``", "`");
-    let parts = parts.split('`').enumerate().map(|(at, part)| if at % 2 == 0 { part } else { "`…`" });
-    parts.collect::<String>().replace("**", "").replace("`…`", "code")
-}
-
 /// Returns `true` if the text contains the words, and not only as a part of longer ones.
 fn has(text: &str, words: &str) -> bool {
     let bounds = |at: usize| {
@@ -179,9 +144,9 @@ fn has(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, _)| bounds(at))
 }
 
-/// Returns the rules that a block of prose breaks.
-fn faults(block: &str) -> Vec<String> {
-    let lower = block.to_lowercase();
+/// Returns the banned phrases and words in a text.
+fn banned(text: &str) -> Vec<String> {
+    let lower = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     let mut found = Vec::new();
     found.extend(
         PHRASES.iter().filter(|phrase| has(&lower, phrase)).map(|phrase| format!("“{}”", phrase.trim())),
@@ -192,6 +157,12 @@ fn faults(block: &str) -> Vec<String> {
             found.push(format!("“{word}”"));
         }
     }
+    found
+}
+
+/// Returns the rules that a block of prose breaks.
+fn faults(block: &str) -> Vec<String> {
+    let mut found = banned(block);
     let sentences = block.split(". ").flat_map(|part| part.split(": ").take(1));
     for sentence in sentences {
         let word = sentence.trim_start_matches(['"', '“', '(', '*', '_', ' ']);
@@ -228,11 +199,22 @@ fn every_rule_finds_its_example() {
         "The renewed lease expires.",
         "The name of the function `what_is_there` is code.",
     ] {
-        let block = without_code(text);
+        let block = scan::without_code(text);
         assert_eq!(faults(&block), Vec::<String>::new(), "{text}");
     }
+    let code = r##"let a = "It is \
+        read anew."; // What is it
+        // for?
+        let c = '"'; let r = r#"He "knows" it"#;"##;
+    let found: Vec<_> = scan::rust(code).into_iter().map(|it| (it.line, it.text)).collect();
+    let expected = [(1, "It is read anew."), (2, "What is it\nfor?"), (4, "He \"knows\" it")]
+        .map(|(at, text)| (at, text.to_owned()));
+    assert_eq!(found, expected);
+    let found: Vec<_> =
+        scan::script("a=1 # One\n# two\ndie \"three\"\n").into_iter().map(|it| it.text).collect();
+    assert_eq!(found, ["One\ntwo", "three\""]);
     let text = "# Title\n\n- One item\n  goes on.\n- Two\n\n```rust\n// What\n```\n\n| a | b |\n";
-    let found: Vec<String> = blocks(text).into_iter().map(|(_, block)| block).collect();
+    let found: Vec<String> = scan::blocks(text).into_iter().map(|(_, block)| block).collect();
     assert_eq!(found, ["Title", "One item goes on.", "Two", "a", "b"]);
 }
 
@@ -240,7 +222,7 @@ fn every_rule_finds_its_example() {
 fn markdown_has_no_banned_phrase_and_no_question() {
     let mut wrong = String::new();
     for (name, text) in pages() {
-        for (line, block) in blocks(&text) {
+        for (line, block) in scan::blocks(&text) {
             for fault in faults(&block) {
                 writeln!(wrong, "{name}:{line}: {fault}: {block:.90}").unwrap();
             }
@@ -299,15 +281,6 @@ fn pages_for_users_import_the_facade_alone() {
     }
 }
 
-/// Returns the documentation of Rust items as prose, with each line at its number.
-fn documentation(source: &str) -> String {
-    let doc = |line: &str| {
-        let line = line.trim_start();
-        line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::to_owned).unwrap_or_default()
-    };
-    source.lines().map(doc).collect::<Vec<_>>().join("\n")
-}
-
 /// Returns the Rust sources, or those below the folder that `LARDER_PROSE_IN` names.
 fn sources() -> Vec<(String, String)> {
     let folder = std::env::var("LARDER_PROSE_IN").unwrap_or_default();
@@ -333,7 +306,7 @@ fn lines_of_rust_are_not_too_wide() {
 fn documentation_of_rust_has_no_banned_phrase_and_no_question() {
     let (mut wrong, mut count) = (String::new(), 0);
     for (name, text) in sources() {
-        for (line, block) in blocks(&documentation(&text)) {
+        for (line, block) in scan::blocks(&scan::documentation(&text)) {
             for fault in faults(&block) {
                 count += 1;
                 writeln!(wrong, "{name}:{line}: {fault}: {block:.90}").unwrap();
@@ -341,4 +314,45 @@ fn documentation_of_rust_has_no_banned_phrase_and_no_question() {
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}{count} faults");
+}
+
+/// Returns the programs and settings besides Rust: scripts, manifests, workflows.
+fn scripts() -> Vec<(String, String)> {
+    let mut found: Vec<_> =
+        ["sh", "toml", "yml", "mjs"].iter().flat_map(|extension| files(extension)).collect();
+    for folder in [".ci", "conformance/services", "conformance/browser"] {
+        let mut paths: Vec<_> =
+            fs::read_dir(root().join(folder)).unwrap().flatten().map(|it| it.path()).collect();
+        paths.retain(|path| path.is_file() && path.extension().is_none());
+        found.extend(paths.into_iter().map(|path| {
+            let name = format!("{folder}/{}", path.file_name().unwrap().to_string_lossy());
+            (name, fs::read_to_string(path).unwrap())
+        }));
+    }
+    found
+}
+
+#[test]
+fn comments_and_texts_of_programs_have_no_banned_phrase() {
+    // Names of functions are no prose; a text without a space is data.
+    let is_prose = |prose: &scan::Prose| prose.is_comment || prose.text.trim().contains(' ');
+    // This file lists the banned phrases.
+    let own = |name: &str| name == "conformance/tests/suite/prose.rs";
+    let rust =
+        sources().into_iter().filter(|(name, _)| !own(name)).map(|(name, text)| (name, scan::rust(&text)));
+    let scripts = scripts().into_iter().map(|(name, text)| (name, scan::script(&text)));
+    let (mut wrong, mut count) = (String::new(), 0);
+    for (name, prose) in rust.chain(scripts) {
+        for prose in prose.iter().filter(|prose| is_prose(prose)) {
+            count += 1;
+            let text = scan::without_code(&prose.text);
+            let found = if prose.is_comment { faults(&text) } else { banned(&text) };
+            for fault in found {
+                writeln!(wrong, "{name}:{}: {fault}: {:.90}", prose.line, prose.text.replace('\n', " "))
+                    .unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(count > 5_000 || std::env::var_os("LARDER_PROSE_IN").is_some(), "only {count} texts were found");
 }

@@ -41,10 +41,7 @@ fn turn(instructions: &str) -> Option<(&str, u64)> {
 fn answer(task: &str, turn: u64) -> ScriptedReply {
     match (task, turn) {
         ("plan", 0) => calls(&[
-            (
-                "delegate",
-                json!({"id": "harbour", "title": "Find out what there is to see at the harbour of Bergen."}),
-            ),
+            ("delegate", json!({"id": "harbour", "title": "Find the sights at the harbour of Bergen."})),
             ("delegate", json!({"id": "food", "title": "Find a place for fish in Bergen."})),
         ]),
         ("plan", _) => said("I asked the scout about the harbour and about a place for fish in Bergen."),

@@ -29,7 +29,7 @@ const GUIDE: [(&str, &str); 2] = [
     ),
     (
         "Fish market",
-        "The fish market lies at the head of the harbour, half of it under a roof since 2012. Stalls sell \
+        "The fish market is at the head of the harbour, half of it under a roof since 2012. Stalls sell \
          salmon, shrimps and crab to take away, most of them from seven in the morning. Of the restaurants \
          inside, Fjellskål is the one that buyers go to themselves: it serves the catch of the day. Tables \
          for the evening are gone by noon, so book before.",

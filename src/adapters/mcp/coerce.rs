@@ -128,7 +128,7 @@ impl<'a> Schema<'a> {
                 fitted.insert(name, value);
                 continue;
             };
-            // `null` stands for an argument that is left out.
+            // `null` counts as a missing argument.
             if value.is_null() && !is_required(&name) {
                 continue;
             }

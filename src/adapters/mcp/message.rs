@@ -53,7 +53,7 @@ pub(super) fn check(bytes: &[u8]) -> Verdict {
     };
     let Value::Object(message) = value else {
         let what = if value.is_array() {
-            "a batch is not accepted: send each request as a message of its own"
+            "a batch is not supported: send each request as a separate message"
         } else {
             "the message is not an object"
         };

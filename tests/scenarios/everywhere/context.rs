@@ -183,7 +183,7 @@ pub(crate) async fn a_summary_does_not_outlive_its_run_or_thread(backend: &Backe
     let mut second = context.begin_run(&session(), RunId::new("2").unwrap());
     second.append(ChatMessage::user("two")).await.unwrap();
     second.end().await.unwrap();
-    assert!(store.get(&thread()).await.unwrap().is_some(), "it tells nothing of the second run");
+    assert!(store.get(&thread()).await.unwrap().is_some(), "it does not mention the second run");
     first.end().await.unwrap();
     assert!(store.get(&thread()).await.unwrap().is_none());
 

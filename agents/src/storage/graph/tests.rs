@@ -287,7 +287,7 @@ async fn a_long_traversal_or_change_blocks_no_other_task() {
             )
         };
         let (calls, ()) = tokio::join!(calls, async { told.send(()).unwrap() });
-        assert!(holder.join().unwrap(), "the task beside the calls had no turn");
+        assert!(holder.join().unwrap(), "the other task did not run during the calls");
         assert_eq!(calls.0.unwrap().entities.len(), 4);
         assert!(calls.1.is_ok() && calls.2.is_ok() && calls.3.is_ok() && calls.4.is_ok() && calls.5.is_ok());
     }

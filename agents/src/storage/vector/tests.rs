@@ -282,7 +282,7 @@ async fn a_wait_for_a_writer_blocks_no_other_task() {
         )
     };
     let (calls, ()) = tokio::join!(calls, async { told.send(()).unwrap() });
-    assert_eq!(holder.join().unwrap(), Some(true), "the task beside the calls had no turn");
+    assert_eq!(holder.join().unwrap(), Some(true), "the other task did not run during the calls");
     assert!(calls.0.unwrap().iter().any(|hit| hit.id == id("a")));
     assert!(calls.1.is_ok() && calls.2.is_ok() && calls.3.is_ok() && calls.4.is_ok() && calls.5.is_ok());
     assert!(calls.6.is_ok() && calls.7.is_ok() && calls.8.is_ok());

@@ -205,7 +205,7 @@ mod tests {
                     read.push(answer);
                 }
             }
-            assert_eq!(read, [all(), all()], "{step} bytes at once");
+            assert_eq!(read, [all(), all()], "{step} bytes per read");
             assert!(reader.is_empty());
         }
     }

@@ -104,7 +104,7 @@ impl Body for Pieces {
     }
 }
 
-/// A body that pauses halfway until it is told to continue.
+/// A body that pauses halfway until the test resumes it.
 pub(crate) struct PausingBody {
     left: IntoIter<Bytes>,
     bytes: u64,

@@ -276,7 +276,7 @@ async fn a_verdict_from_a_lost_write_is_not_returned() {
     let refused = engine.write("test.create", |sql| -> Fallible<()> {
         let found: i64 = sql.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0))?;
         assert_eq!(found, 1);
-        Err(Error::new(ErrorKind::AlreadyExists, "test.create", "the number is there").into())
+        Err(Error::new(ErrorKind::AlreadyExists, "test.create", "the number exists").into())
     });
     let breaking = engine.write("test.break", |sql| Ok(sql.execute_batch("ROLLBACK")?));
     let all_sent = async move { release.send(()) };

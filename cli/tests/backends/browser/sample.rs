@@ -53,7 +53,7 @@ pub(crate) fn report(sound: bool) -> Report {
     if !sound {
         trouble(&mut report);
     }
-    let reason = "s3s-fs 0.14.1 answers the new bytes with the old ETag while an object is overwritten";
+    let reason = "s3s-fs 0.14.1 returns the new bytes with the old ETag while an object is overwritten";
     let expires = "2027-06-30".parse().unwrap();
     let known = Waiver::new("s3-s3s", reason, expires).with_clause("BLOB-004").with_level(Level::Concurrent);
     let unused = Waiver::new("memory", "mended since", expires).with_clause("KV-001");
@@ -115,7 +115,7 @@ fn level(backend: &str, level: Level, contract: Option<Contract>) -> LevelReport
 fn trouble(report: &mut Report) {
     let found = |clause| {
         let script = "client 1  put a = 1  |------|\nclient 2  get a = 1      |--| with the tag of 0";
-        let finding = "no order of these calls explains their answers";
+        let finding = "no order of these calls explains their results";
         Counterexample::new(clause, finding.to_owned(), script.to_owned(), 4_711)
     };
     for level in &mut report.levels {

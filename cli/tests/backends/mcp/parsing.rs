@@ -120,7 +120,7 @@ pub(crate) async fn arguments(place: Arc<Place>) {
     let got = client.ok("graph_get", json!({ "entities": "e" })).await;
     assert_eq!(got["entities"][0]["properties"]["n"], 1.5, "{got}");
     assert_eq!(got["entities"][0]["observations"], json!(["[not a list", "a", "b"]), "{got}");
-    // What has no single meaning is refused, in words and with an example.
+    // Ambiguous input is refused with an explanation and an example.
     for (tool, arguments, field, words) in [
         ("note_list", json!({ "limit": 2.5 }), "limit", "must be a whole number of 0 or more, such as 5"),
         ("note_put", json!({ "key": "k", "text": 7 }), "text", "must be a string, such as \"text\""),

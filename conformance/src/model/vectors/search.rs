@@ -58,7 +58,7 @@ impl Vectors {
         }
         let clause = if expected.is_err() { "VEC-033" } else { CLAUSE };
         let Some(answers) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
-        let count = || format!("{} answers", requests.len());
+        let count = || format!("{} results", requests.len());
         let assertion = || format!("assert_eq!({}.unwrap().len(), {});", recorder.answer(), requests.len());
         holds(CLAUSE, answers.len() == requests.len(), count, &answers.len(), assertion)?;
         for (at, (request, hits)) in requests.iter().zip(&answers).enumerate() {

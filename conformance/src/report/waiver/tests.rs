@@ -114,7 +114,7 @@ mod file {
     use super::*;
 
     const GOOD: &str = r#"
-# Why this is so.
+# The reason.
 [[waiver]]
 backend = "s3-s3s"
 level = "concurrent"

@@ -22,11 +22,11 @@ pub(super) async fn cypher_exists_exactly_if_declared(context: Context) -> CaseR
 
 async fn cypher(context: &Context, store: &dyn GraphStore) -> CaseResult {
     context.require(Contract::Graph, Capability::Cypher).await?;
-    expect::that(store.as_cypher().is_some(), "a store that answers openCypher", "none")
+    expect::that(store.as_cypher().is_some(), "a store with openCypher queries", "none")
 }
 
 fn capable(store: &dyn GraphStore) -> CaseResult<&dyn CypherCapable> {
-    expect::some("a store that answers openCypher", store.as_cypher())
+    expect::some("a store with openCypher queries", store.as_cypher())
 }
 
 async fn single(store: &dyn GraphStore, query: &str, parameters: Metadata) -> CaseResult<Value> {

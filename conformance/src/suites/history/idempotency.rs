@@ -165,7 +165,7 @@ pub(super) async fn a_key_remains_in_effect_after_its_messages_are_removed(conte
 /// HIST-011.
 pub(super) async fn of_concurrent_appends_with_one_key_one_writes(context: Context) -> CaseResult {
     let stores = context.history().await?;
-    let thread = thread("at once")?;
+    let thread = thread("concurrent")?;
     for round in 0..3 {
         let name = format!("key {round}");
         let text = format!("text {round}");

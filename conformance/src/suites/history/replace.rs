@@ -129,7 +129,7 @@ pub(super) async fn an_append_after_seen_is_no_conflict(context: Context) -> Cas
 /// HIST-053.
 pub(super) async fn of_concurrent_replacements_one_succeeds(context: Context) -> CaseResult {
     let stores = context.history().await?;
-    let thread = thread("at once")?;
+    let thread = thread("concurrent")?;
     for round in 0..3 {
         append(&*stores.a, &thread, numbered("m", 4)).await?;
         let seen = last(&*stores.a, &thread).await?;

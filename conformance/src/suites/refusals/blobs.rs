@@ -131,7 +131,7 @@ fn header_values() -> Vec<(String, String)> {
         all.push((format!("{it:?} at the beginning"), format!("{it}a")));
         all.push((format!("{it:?} at the end"), format!("a{it}")));
     }
-    all.push(("a header of its own".to_owned(), "a\r\nx-amz-acl: public-read".to_owned()));
+    all.push(("an injected header".to_owned(), "a\r\nx-amz-acl: public-read".to_owned()));
     all
 }
 

@@ -201,7 +201,7 @@ fn windows() -> Vec<Refusal> {
 }
 
 fn window(read: Read, is_there: bool, what: &str, most: Rule, count: usize) -> Refusal {
-    let what = format!("{read:?} of a thread that is there: {is_there}, {what}");
+    let what = format!("{read:?} thread exists: {is_there}, {what}");
     let call = match read {
         Read::From(_) => "history.get_messages",
         Read::Before(_) => "history.tail",
@@ -250,7 +250,7 @@ fn lives() -> Vec<Refusal> {
         for (how, ttl) in [("fixed", Ttl::fixed(time)), ("sliding", Ttl::sliding(time))] {
             for is_there in [true, false] {
                 let thread = move || if is_there { kept() } else { fresh() };
-                let what = format!("{how}, {what}, of a thread that is there: {is_there}");
+                let what = format!("{how}, {what}, thread exists: {is_there}");
                 rows.push(Refusal::new(
                     "history.set_ttl",
                     format!("set, {what}"),

@@ -117,7 +117,7 @@ fn make_metadata() -> Vec<Bad<Metadata>> {
         ("too many empty texts in a list", bytes, one(Value::Array(vec![json!(""); 8_192]))),
         ("lists too deep", depth, one(nested(JSON_DEPTH_MAX, |inner| json!([inner])))),
         ("objects too deep", depth, one(nested(JSON_DEPTH_MAX, |inner| json!({ "k": inner })))),
-        ("a list too deep beside others", depth, {
+        ("a list too deep among numbers", depth, {
             one(json!([1, nested(JSON_DEPTH_MAX - 1, |inner| json!([inner])), 2]))
         }),
         ("NUL as a key", NUL, Metadata::new().with("\0", 1)),

@@ -157,7 +157,7 @@ fn labels() -> Vec<Refusal> {
     for (what, letter, count) in texts {
         for is_there in [false, true] {
             for tasks in [0, 2] {
-                let what = format!("{what}, {tasks} tasks, of a board that is there: {is_there}");
+                let what = format!("{what}, {tasks} tasks, board exists: {is_there}");
                 rows.push(Refusal::new(
                     "tasks.create_task_list",
                     what,
@@ -250,8 +250,7 @@ fn pages() -> Vec<Refusal> {
             for after in [None, Some(TaskPosition(0))] {
                 for is_there in [true, false] {
                     let board = move || if is_there { kept() } else { fresh() };
-                    let what =
-                        format!("in {status:?} after {after:?} of a board that is there: {is_there}, {what}");
+                    let what = format!("in {status:?} after {after:?} board exists: {is_there}, {what}");
                     rows.push(Refusal::new("tasks.list_tasks", what, "limit", most, move |stores| {
                         Box::pin(async move {
                             let query = TaskQuery::in_statuses(status);

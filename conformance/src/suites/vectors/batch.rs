@@ -41,7 +41,7 @@ pub(super) async fn a_batch_returns_the_results_of_single_searches(context: Cont
         }
     }
     let nowhere = b.search_batch(&collection("not there")?, &requests[..3]).await?;
-    expect::equal("answers where there is no collection", &nowhere, &vec![Vec::new(); 3])
+    expect::equal("hits in a missing collection", &nowhere, &vec![Vec::new(); 3])
 }
 
 pub(super) async fn one_invalid_request_fails_the_batch(context: Context) -> CaseResult {
@@ -63,5 +63,5 @@ pub(super) async fn one_invalid_request_fails_the_batch(context: Context) -> Cas
             expect::invalid(&what, b.search_batch(&space, &requests).await, field)?;
         }
     }
-    expect::equal("answers without it", &b.search_batch(&space, &[good.clone(), good]).await?.len(), &2)
+    expect::equal("results without it", &b.search_batch(&space, &[good.clone(), good]).await?.len(), &2)
 }

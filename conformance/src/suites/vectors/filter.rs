@@ -106,9 +106,9 @@ pub(super) async fn filters_at_their_limits_work(context: Context) -> CaseResult
 pub(super) async fn counts_cover_matching_documents(context: Context) -> CaseResult {
     let Handles { a, b } = context.vectors().await?;
     let space = collection("space")?;
-    expect::equal("where there is no collection", &b.count(&space, None).await?, &0)?;
+    expect::equal("in a missing collection", &b.count(&space, None).await?, &0)?;
     let nothing = b.count(&space, Some(&Filter::all([]))).await?;
-    expect::equal("where there is no collection, filtered", &nothing, &0)?;
+    expect::equal("in a missing collection, filtered", &nothing, &0)?;
     let documents = documents()?;
     put_all(&*a, &space, &documents).await?;
     put_all(&*a, &collection("other")?, &[document("000", &[1.0])?]).await?;
@@ -165,7 +165,7 @@ pub(super) async fn exactly_the_matching_documents_are_deleted(context: Context)
     expect::equal("left", &b.count(&space, None).await?, &0)?;
     same_documents("the other collection", &list_all(&*b, &other, 1_000).await?, &sorted(whole))?;
     let nowhere = a.delete_matching(&collection("not there")?, &Filter::all([])).await?;
-    expect::equal("deleted where there is no collection", &nowhere, &0)
+    expect::equal("deleted from a missing collection", &nowhere, &0)
 }
 
 fn json_null() -> serde_json::Value {

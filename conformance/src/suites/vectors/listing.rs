@@ -26,7 +26,7 @@ pub(super) async fn reads_return_documents_in_the_order_of_ids(context: Context)
     }
     expect::equal("the answer to no ids", &b.get(&notes, &[]).await?.len(), &0)?;
     let nowhere = b.get(&collection("not there")?, &ids(&["a", "b"])?).await?;
-    expect::equal("places where there is no collection", &nowhere, &vec![None, None])?;
+    expect::equal("places in a missing collection", &nowhere, &vec![None, None])?;
     let many: Vec<_> = (0..10_000)
         .map(|number| if number == 9_999 { "b".to_owned() } else { format!("n{number}") })
         .collect();
@@ -59,7 +59,7 @@ pub(super) async fn deleting_missing_documents_succeeds(context: Context) -> Cas
     let Handles { a, b } = context.vectors().await?;
     let notes = collection("notes")?;
     let absent = ids(&["x", "y"])?;
-    expect::equal("deleted where there is no collection", &a.delete(&notes, &absent).await?, &0)?;
+    expect::equal("deleted from a missing collection", &a.delete(&notes, &absent).await?, &0)?;
     let listed = b.list_collections(PageRequest::default()).await?.items;
     expect::equal("collections that a deletion made", &listed, &Vec::new())?;
     let kept = document("X", &[1.0])?;
@@ -86,7 +86,7 @@ pub(super) async fn pages_of_any_size_return_each_document_once(context: Context
     let past = b.list(&notes, PageRequest::after(documents[36].id.clone(), 3)).await?;
     expect::equal("after the last", &past.items.len(), &0)?;
     let nowhere = b.list(&collection("not there")?, PageRequest::default()).await?;
-    expect::equal("where there is no collection", &(nowhere.items, nowhere.next), &(Vec::new(), None))
+    expect::equal("in a missing collection", &(nowhere.items, nowhere.next), &(Vec::new(), None))
 }
 
 pub(super) async fn paging_continues_during_changes(context: Context) -> CaseResult {

@@ -209,7 +209,7 @@ impl Trial<'_> {
         self.check_names(inference, before);
         let reported = left_out(Seq::MIN);
         for mark in &self.only_told {
-            assert!(reported || told.contains(mark), "m{mark} is no longer told of");
+            assert!(reported || told.contains(mark), "m{mark} is no longer in a summary");
         }
     }
 
@@ -239,7 +239,7 @@ impl Trial<'_> {
         }
         let persisted = inference.complete([answer.clone()]).await.unwrap();
         let after = self.snapshot().await;
-        assert_eq!(inference.complete([answer]).await.unwrap(), persisted, "a retry answers otherwise");
+        assert_eq!(inference.complete([answer]).await.unwrap(), persisted, "a retry returns another result");
         assert_eq!(self.snapshot().await, after, "a retry wrote");
         let ephemeral = turn.persistence == Persistence::Ephemeral;
         if ephemeral && self.writes && self.case.ephemeral == Ephemeral::LosesSession {

@@ -81,7 +81,7 @@ impl Embedder for Cities {
 pub(crate) async fn summaries_that_fit_the_question_are_found_in_the_vector_store(backend: &Backend) {
     let world = World::new(backend).await;
     let room = backend.room_with(Some(Arc::new(Cities))).await;
-    // A backend without vectors is used beside one that has them.
+    // A backend without vectors is combined with one that has them.
     let in_memory = || Arc::new(InMemoryVectorStore::new().with_embedder(Arc::new(Cities)));
     let vectors = room.vectors().unwrap_or_else(|| in_memory());
     let document = r#"{"long_term_memory_strategy": [{"long_term_memory_id": "summarizer",

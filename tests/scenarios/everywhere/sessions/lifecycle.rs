@@ -105,7 +105,7 @@ pub(crate) async fn hints_of_two_workers_are_all_kept(backend: &Backend) {
         assert!(own.into_iter().eq(&in_order));
     }
 
-    assert!(!sessions.add_hint(&id, "left 3").await.unwrap(), "it is there already");
+    assert!(!sessions.add_hint(&id, "left 3").await.unwrap(), "the hint exists");
     assert!(sessions.remove_hint(&id, "left 3").await.unwrap());
     assert!(!sessions.remove_hint(&id, "left 3").await.unwrap());
     assert_eq!(sessions.get(&id).await.unwrap().hints.len(), 99);

@@ -51,7 +51,7 @@ pub(crate) async fn a_crash_within_a_chain_resumes_in_the_committed_state_under_
     assert_eq!((resumed.current_state(), resumed.transitions().len()), ("routed", 1));
     let again = resumed.begin_turn().await.unwrap();
     assert_eq!(again.system_prompt, "triage");
-    assert!(texts(&again)[0].contains("ToBilling"), "the lost answer is told again");
+    assert!(texts(&again)[0].contains("ToBilling"), "the message repeats the lost result");
     ask(&mut resumed, "ToTechnical").await;
     resumed.end_turn(user("my router")).await.unwrap();
     assert_eq!(resumed.current_state(), "technical");

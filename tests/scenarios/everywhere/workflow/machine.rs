@@ -24,9 +24,9 @@ pub(crate) async fn a_run_has_a_current_state_a_history_with_times_and_a_convers
     turn(&mut workflow, "2", Some("Go")).await;
     let first = turn(&mut workflow, "3", Some("Go")).await;
     assert_eq!((first.state.as_str(), first.system_prompt.as_str()), ("pong", "say pong"));
-    assert!(texts(&first).is_empty(), "the next state has a conversation of its own");
+    assert!(texts(&first).is_empty(), "the next state has a separate conversation");
     let again = turn(&mut workflow, "4", None).await;
-    assert_eq!(texts(&again), ["1", "2"], "a persistent conversation goes on");
+    assert_eq!(texts(&again), ["1", "2"], "a persistent conversation continues");
 
     let steps: Vec<_> = workflow.transitions().iter().map(|t| (&*t.from, &*t.event, &*t.to)).collect();
     assert_eq!(steps, [("ping", "Go", "pong"), ("pong", "Go", "ping")]);
