@@ -16,9 +16,9 @@ use larder_kernel::{Contract, Embedder, Namespace, Result, StoreSet};
 use serde::Serialize;
 
 use crate::diagnose::Findings;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
-pub(crate) use url::OPERATION;
 pub use url::{BackendUrl, invalid_url};
+#[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
+pub(crate) use url::{OPERATION, unknown_parameter};
 
 /// One kind of backend: its URLs and the way to open them.
 ///

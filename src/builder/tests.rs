@@ -21,7 +21,9 @@ fn each_mistake_in_a_url_has_its_own_one_line_error() {
             "names a memory backend, which has no name; write `memory:`, open it once and \
                            share it",
         ),
-        ("memory:?s3cret=1", "has an unknown query parameter; `memory:` takes `vector_index`"),
+        ("memory:?size=s3cret", "has an unknown query parameter `size`; `memory:` takes `vector_index`"),
+        ("memory:?s3cret@h", "has an unknown query parameter; `memory:` takes `vector_index`"),
+        ("memory:?a&s3cret&b@h", "has an unknown query parameter; `memory:` takes `vector_index`"),
         ("memory:?vector_index=s3cret", "has a `vector_index` other than `none` and `ivf`"),
         ("memory:#x", "contains a fragment; write a `#` in a path as `%23`"),
     ] {
@@ -61,7 +63,7 @@ fn a_malformed_path_of_a_folder_is_refused() {
         ("file:", "has an empty path; write `file:./path` or `file:///absolute/path`"),
         ("file://", "has an empty path; write `file:./path` or `file:///absolute/path`"),
         ("file://var/blobs", "names a host; write `file:./path` or `file:///absolute/path`"),
-        ("file:./a?x=1", "has an unknown query parameter; `file:` takes none"),
+        ("file:./a?x=1", "has an unknown query parameter `x`; `file:` takes none"),
         ("file:./a?x=1&x=2", "contains a query parameter twice; remove one of them"),
         ("file:./a%2", "has a `%` in its path without two hexadecimal digits after it; write `%` as `%25`"),
         ("file:./a%00", "has a NUL character in its path; remove it"),
@@ -109,7 +111,7 @@ fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
         ),
         (
             "sqlite:a.db?mode=ro",
-            "has an unknown query parameter; `sqlite:` takes `synchronous` and `busy_timeout_ms`",
+            "has an unknown query parameter `mode`; `sqlite:` takes `synchronous` and `busy_timeout_ms`",
         ),
     ] {
         assert_eq!(refused(url).message(), message, "{url}");

@@ -101,19 +101,33 @@ impl<'a> BackendUrl<'a> {
     /// Rejects parameters that a driver does not accept.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url`; the message lists the parameters that the scheme accepts.
+    /// `InvalidInput` naming `url`; the message names the parameter and those that the scheme accepts.
     pub fn check_parameters(&self, name: &str, taken: &[&str]) -> Result<()> {
-        if self.query.iter().all(|(given, _)| taken.contains(given)) {
-            return Ok(());
+        match self.query.iter().find(|(given, _)| !taken.contains(given)) {
+            None => Ok(()),
+            // Text before an `@` may be a password that contains a `?`.
+            Some(_) if self.query.iter().any(|(name, value)| name.contains('@') || value.contains('@')) => {
+                Err(unknown_parameter(name, "", taken))
+            }
+            Some((given, _)) => Err(unknown_parameter(name, given, taken)),
         }
-        let list: Vec<String> = taken.iter().map(|name| format!("`{name}`")).collect();
-        let list = match list.split_last() {
-            None => "none".to_owned(),
-            Some((last, [])) => last.clone(),
-            Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        };
-        Err(invalid_url(format!("has an unknown query parameter; `{name}:` takes {list}")))
     }
+}
+
+/// Returns the error for a parameter that a scheme does not take. It names the parameter if that has the form
+/// of a name.
+pub(crate) fn unknown_parameter(scheme: &str, given: &str, taken: &[&str]) -> Error {
+    const NAME_BYTES_MAX: usize = 40;
+    let is_name = (1..=NAME_BYTES_MAX).contains(&given.len())
+        && given.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    let given = if is_name { format!(" `{given}`") } else { String::new() };
+    let list: Vec<String> = taken.iter().map(|name| format!("`{name}`")).collect();
+    let list = match list.split_last() {
+        None => "none".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    };
+    invalid_url(format!("has an unknown query parameter{given}; `{scheme}:` takes {list}"))
 }
 
 impl fmt::Debug for BackendUrl<'_> {

@@ -1,12 +1,18 @@
 //! The configuration of a database.
 
+mod connection;
+
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::time::Duration;
 
 use larder_kernel::{Error, Result};
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::postgres::PgConnectOptions;
+
+use crate::driver::unknown_parameter;
+use connection::ConnectionParameters;
+pub(crate) use connection::Target;
 
 const OPERATION: &str = "postgres.config";
 /// Default for the maximum number of connections of one open database.
@@ -60,6 +66,8 @@ pub enum VectorIndex {
 #[derive(Clone)]
 pub struct PostgresConfig {
     pub(crate) connect: PgConnectOptions,
+    /// The kind of server that opening accepts.
+    pub(crate) target: Target,
     /// The action for an older schema.
     pub migrate: Migrate,
     /// The time limit of creating or upgrading the schema, including the wait for another process that does
@@ -110,7 +118,12 @@ impl PostgresConfig {
         "sslrootcert",
         "sslcert",
         "sslkey",
+        "channel_binding",
+        "target_session_attrs",
+        "connect_timeout",
+        "options",
         "host",
+        "hostaddr",
         "port",
         "dbname",
         "user",
@@ -122,9 +135,16 @@ impl PostgresConfig {
     ///
     /// Parameters of this program: `migrate=auto|check`, `migrate_timeout_ms`, `pool_size`,
     /// `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`,
-    /// `vector_index=none|hnsw`, `vector_index_rows_min`. Parameters of the connection: `sslmode`,
-    /// `sslrootcert`, `sslcert`, `sslkey`, `host` (also the folder of a socket), `port`, `dbname`, `user`,
-    /// `password`, `application_name`.
+    /// `vector_index=none|hnsw`, `vector_index_rows_min`.
+    ///
+    /// Parameters of the connection, as libpq reads them: `sslmode`, `sslrootcert` (also `system`), `sslcert`,
+    /// `sslkey`, `channel_binding=prefer|disable`, `target_session_attrs=any|primary|read-write`,
+    /// `connect_timeout` (seconds; `acquire_timeout_ms` has precedence), `options`, `host` (also the folder of
+    /// a socket), `hostaddr`, `port`, `dbname`, `user`, `password`, `application_name`. The driver cannot bind
+    /// the channel, so `channel_binding=require` is refused. Only one host may be named.
+    ///
+    /// Write special characters of the user, the password and all values as `%` escapes. A URL with an
+    /// unescaped `@` or `/` in the password is refused.
     ///
     /// Without `sslmode`, a remote host must present a certificate that is valid for its name
     /// (`verify-full`). A host on this machine may use TLS or not (`prefer`).
@@ -133,52 +153,44 @@ impl PostgresConfig {
     /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
     pub fn from_url(url: &str) -> Result<Self> {
         let (location, query) = url.split_once('?').unwrap_or((url, ""));
-        let scheme = location.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        if !matches!(scheme.as_deref(), Some("postgres" | "postgresql")) {
-            return Err(invalid("is not a `postgres://` URL"));
-        }
+        let rest = match location.split_once("://") {
+            Some((scheme, rest)) if matches!(&*scheme.to_ascii_lowercase(), "postgres" | "postgresql") => {
+                rest
+            }
+            _ => return Err(invalid("is not a `postgres://` URL")),
+        };
+        connection::check_login(location, query)?;
         let mut settings = Settings::default();
-        let mut passed_on = Vec::new();
+        let mut connection = ConnectionParameters::read(rest)?;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match name {
-                "sslmode" => {
-                    settings.ssl_mode_given = true;
-                    passed_on.push(pair);
-                }
-                "sslrootcert" | "sslcert" | "sslkey" | "host" | "port" | "dbname" | "user" | "password"
-                | "application_name" => passed_on.push(pair),
-                _ => settings.take(name, value)?,
+            if !connection.take(name, value)? {
+                settings.take(name, value)?;
             }
         }
-        let connect =
-            PgConnectOptions::from_str(&format!("{location}?{}", passed_on.join("&"))).map_err(|_| {
-                // The parser's message may quote the text that it could not read.
-                invalid(
-                    "is malformed; write `postgres://user:password@host:port/database`, and escape special \
-                     characters of user and password with `%`",
-                )
-            })?;
-        Ok(settings.over(connect))
+        settings.connect_timeout = connection.connect_timeout;
+        settings.target = connection.target;
+        Ok(settings.over(connection.into_options()?))
     }
 
     /// Creates the configuration with default settings and these connection options.
     #[cfg(feature = "sqlx-interop")]
     pub(crate) fn over(connect: PgConnectOptions) -> Self {
-        Settings { ssl_mode_given: true, ..Settings::default() }.over(connect)
+        Settings::default().over(connect)
     }
 }
 
 /// The program's settings in a URL.
 struct Settings {
-    ssl_mode_given: bool,
+    connect_timeout: Option<Duration>,
+    target: Target,
     migrate: Migrate,
     migrate_timeout: Duration,
     pool_size: u32,
     statement_timeout: Duration,
     lock_timeout: Duration,
     idle_in_transaction_timeout: Duration,
-    acquire_timeout: Duration,
+    acquire_timeout: Option<Duration>,
     vector_index: VectorIndex,
     vector_index_rows_min: u64,
 }
@@ -186,14 +198,15 @@ struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            ssl_mode_given: false,
+            connect_timeout: None,
+            target: Target::Any,
             migrate: Migrate::Auto,
             migrate_timeout: MIGRATE_TIMEOUT_DEFAULT,
             pool_size: POOL_SIZE_DEFAULT,
             statement_timeout: STATEMENT_TIMEOUT_DEFAULT,
             lock_timeout: LOCK_TIMEOUT_DEFAULT,
             idle_in_transaction_timeout: IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT,
-            acquire_timeout: ACQUIRE_TIMEOUT_DEFAULT,
+            acquire_timeout: None,
             vector_index: VectorIndex::None,
             vector_index_rows_min: VECTOR_INDEX_ROWS_MIN_DEFAULT,
         }
@@ -219,7 +232,7 @@ impl Settings {
             "statement_timeout_ms" => self.statement_timeout = millis(value)?,
             "lock_timeout_ms" => self.lock_timeout = millis(value)?,
             "idle_in_transaction_timeout_ms" => self.idle_in_transaction_timeout = millis(value)?,
-            "acquire_timeout_ms" => self.acquire_timeout = millis(value)?,
+            "acquire_timeout_ms" => self.acquire_timeout = Some(millis(value)?),
             "vector_index" => {
                 self.vector_index = match value {
                     "none" => VectorIndex::None,
@@ -234,26 +247,15 @@ impl Settings {
                 })?;
             }
             _ => {
-                return Err(invalid(
-                    "has an unknown query parameter; `postgres:` takes `migrate`, `migrate_timeout_ms`, \
-                     `pool_size`, `statement_timeout_ms`, `lock_timeout_ms`, \
-                     `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`, `vector_index`, \
-                     `vector_index_rows_min`, and of the connection `sslmode`, `sslrootcert`, `sslcert`, \
-                     `sslkey`, `host`, `port`, `dbname`, `user`, `password`, `application_name`",
-                ));
+                let unknown = unknown_parameter("postgres", name, PostgresConfig::PARAMETERS);
+                return Err(unknown.in_operation(OPERATION));
             }
         }
         Ok(())
     }
 
-    fn over(self, mut connect: PgConnectOptions) -> PostgresConfig {
-        if !self.ssl_mode_given {
-            let this_machine = is_this_machine(&connect);
-            connect = connect.ssl_mode(if this_machine { PgSslMode::Prefer } else { PgSslMode::VerifyFull });
-        }
-        if connect.get_application_name().is_none() {
-            connect = connect.application_name("larder");
-        }
+    fn over(self, connect: PgConnectOptions) -> PostgresConfig {
+        let acquire_timeout = self.acquire_timeout.or(self.connect_timeout);
         PostgresConfig {
             connect,
             migrate: self.migrate,
@@ -262,7 +264,8 @@ impl Settings {
             statement_timeout: self.statement_timeout,
             lock_timeout: self.lock_timeout,
             idle_in_transaction_timeout: self.idle_in_transaction_timeout,
-            acquire_timeout: self.acquire_timeout,
+            acquire_timeout: acquire_timeout.unwrap_or(ACQUIRE_TIMEOUT_DEFAULT),
+            target: self.target,
             vector_index: self.vector_index,
             vector_index_rows_min: self.vector_index_rows_min,
         }
@@ -288,55 +291,9 @@ fn millis(value: &str) -> Result<Duration> {
         .ok_or_else(|| invalid("has a time that is not a number of milliseconds from 1 to 2147483647"))
 }
 
-fn invalid(message: &'static str) -> Error {
+fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(OPERATION, "url", message)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_machine_needs_a_certificate_by_default() {
-        for (url, mode) in [
-            ("postgres://u:s3cret@db.example/x", "VerifyFull"),
-            ("postgres://u:s3cret@db.example/x?sslmode=disable", "Disable"),
-            ("postgres://u:s3cret@db.example/x?sslmode=require", "Require"),
-            ("postgres://u:s3cret@db.example/x?sslmode=verify-ca", "VerifyCa"),
-            ("postgres://u:s3cret@db.example/x?pool_size=2", "VerifyFull"),
-            ("postgres://u:s3cret@127.0.0.1/x?sslmode=verify-full", "VerifyFull"),
-            ("postgres://u:s3cret@127.0.0.1.example/x", "VerifyFull"),
-            ("postgres://u:s3cret@localhost.example/x", "VerifyFull"),
-            ("postgres://u:s3cret@127.0.0.1/x?host=db.example", "VerifyFull"),
-            ("postgres://u:s3cret@10.0.0.1/x", "VerifyFull"),
-            ("postgres://u:s3cret@127.0.0.1:5433/x", "Prefer"),
-            ("postgresql://u@[::1]/x", "Prefer"),
-            ("postgres://u@localhost/x", "Prefer"),
-            ("postgres://u@ignored/x?host=/var/run", "Prefer"),
-        ] {
-            let config = PostgresConfig::from_url(url).unwrap();
-            assert_eq!(format!("{:?}", config.connect.get_ssl_mode()), mode, "{url}");
-            assert!(!format!("{config:?}").contains("s3cret"));
-        }
-    }
-
-    #[test]
-    fn mistakes_are_refused_without_repeating_them() {
-        for url in [
-            "mysql://u:s3cret@h/x",
-            "postgres:s3cret",
-            "postgres://u:s3cret@h:port/x",
-            "postgres://u@h/x?s3cret=1",
-            "postgres://u@h/x?migrate=s3cret",
-            "postgres://u@h/x?sslmode=s3cret",
-            "postgres://u@h/x?pool_size=0",
-            "postgres://u@h/x?lock_timeout_ms=-1",
-            "postgres://u@h/x?vector_index=s3cret",
-            "postgres://u@h/x?vector_index_rows_min=0",
-        ] {
-            let error = PostgresConfig::from_url(url).unwrap_err();
-            assert_eq!(error.field(), Some("url"), "{url}");
-            assert!(!format!("{error:?}").contains("s3cret"), "{url}");
-        }
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ mod lease;
 mod notify;
 mod open;
 mod pool;
+mod probe;
 pub(super) mod sweep;
 
 use std::fmt;
@@ -18,17 +19,18 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outcome, Result};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
 
 use super::config::{Migrate, PostgresConfig};
 use super::failure::{Failure, Fallible};
 use super::schema::Schema;
 use crate::driver::Pool;
-use lease::Source;
+use lease::{Lease, Source};
 use notify::Notifier;
 pub(super) use open::SERVER_VERSION_MIN;
 use pool::IdlePool;
+use probe::Prober;
 use sweep::Sweeper;
 
 const OPEN: &str = "postgres.open";
@@ -51,6 +53,7 @@ pub(crate) struct Engine {
 struct Inner {
     source: Source,
     connect: PgConnectOptions,
+    prober: Prober,
     notifier: Notifier,
     sweeper: Sweeper,
     durability: Durability,
@@ -93,20 +96,18 @@ impl Engine {
             .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
         let source = given.map_or_else(
             || {
-                let pool = PgPoolOptions::new()
-                    .max_connections(config.pool_size)
-                    .acquire_timeout(config.acquire_timeout)
-                    .test_before_acquire(false)
-                    .connect_lazy_with(connect.clone());
-                Source::Own(Arc::new(IdlePool::new(pool)))
+                let pool = IdlePool::new(connect.clone(), config.pool_size, config.acquire_timeout);
+                Source::Own(Arc::new(pool))
             },
             Source::Foreign,
         );
+        let prober = Prober::new(connect.clone());
         let notifier = Notifier::new(connect.clone());
         let migrate = config.migrate;
         let sweeper = Sweeper::new();
         let format = schema.formats().newest;
-        let inner = Inner { source, connect, notifier, sweeper, durability, migrate, format, call_timeout };
+        let inner =
+            Inner { source, connect, prober, notifier, sweeper, durability, migrate, format, call_timeout };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -162,6 +163,10 @@ impl Engine {
         result
     }
 
+    async fn lease(&self, operation: &'static str) -> Result<Lease> {
+        self.inner.source.lease(operation, self.inner.call_timeout, &self.inner.prober).await
+    }
+
     /// Runs a job of one statement. Runs it again if the server aborts it because of other transactions, and
     /// up to `lost` times if the connection is lost.
     async fn run<A, T, F>(&self, operation: &'static str, context: &A, job: F, mut lost: u32) -> Result<T>
@@ -171,7 +176,7 @@ impl Engine {
     {
         let mut attempt = 1;
         loop {
-            let mut lease = self.inner.source.lease(operation, self.inner.call_timeout).await?;
+            let mut lease = self.lease(operation).await?;
             let answer = within(self.inner.call_timeout, operation, job(&mut lease, context)).await;
             let result = answer.inspect_err(|_| lease.taint())?;
             lease.release(&result);
@@ -213,7 +218,7 @@ impl Engine {
         let begin = format!("BEGIN ISOLATION LEVEL {mode}; SELECT larder.at_format({})", self.inner.format);
         let (mut attempt, mut lost) = (1, LOST_MAX);
         loop {
-            let mut lease = self.inner.source.lease(operation, self.inner.call_timeout).await?;
+            let mut lease = self.lease(operation).await?;
             let call = async {
                 let begun = lease.begin_with(AssertSqlSafe(begin.as_str().to_owned())).await;
                 let mut transaction = begun.map_err(|error| (Failure::from(error), Phase::Begin))?;

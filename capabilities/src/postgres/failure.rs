@@ -86,6 +86,16 @@ pub(crate) fn corrupt(operation: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, operation, "a stored record is corrupt; restore it from a backup")
 }
 
+/// Returns true if the server refused a connection and may grant one later: its limit is reached, or it is
+/// starting.
+pub(crate) fn is_refused_for_now(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+        sqlx::Error::Database(error) => matches!(error.code().as_deref(), Some("53300" | "57P03")),
+        _ => false,
+    }
+}
+
 /// Keeps only the error code. The server's messages and details may quote stored text.
 fn from_sqlx(error: &sqlx::Error, operation: &'static str) -> Error {
     use Outcome::{NotApplied, Unknown};
@@ -188,9 +198,11 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
         "40001" | "40P01" => (Timeout, "conflicts with other transactions in every attempt; try again"),
         "53100" => (ResourceExhausted, "the server's disk is full; free space on it"),
         "53200" => (ResourceExhausted, "the server is out of memory; add memory or request less"),
-        "53300" => {
-            (ResourceExhausted, "the server has no connection left; lower `pool_size` or raise its limit")
-        }
+        "53300" => (
+            ResourceExhausted,
+            "the server refused a new connection because its limit, or the limit of the role or the database, \
+             is reached; lower `pool_size` or raise the limit",
+        ),
         "54000" => (ResourceExhausted, "a record is larger than the database accepts; split it"),
         "28P01" | "28000" => (
             PermissionDenied,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use larder_kernel::{Error, Result};
 
+use crate::driver::{BackendUrl, unknown_parameter};
+
 const OPERATION: &str = "redis.config";
 /// Default for the time limit of opening a connection.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -81,6 +83,9 @@ impl RedisConfig {
     /// # Errors
     /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
     pub fn from_url(url: &str) -> Result<Self> {
+        BackendUrl::parse(url)
+            .and_then(|url| url.check_parameters("redis", Self::PARAMETERS))
+            .map_err(|error| error.in_operation(OPERATION))?;
         let (location, query) = url.split_once('?').unwrap_or((url, ""));
         let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
         let (tls, cluster) = match scheme.to_ascii_lowercase().as_str() {
@@ -132,12 +137,7 @@ impl RedisConfig {
                 let path = path.ok_or_else(|| invalid("has a `tls_ca_file` that is not a path"))?;
                 self.tls_ca_file = Some(PathBuf::from(path));
             }
-            _ => {
-                return Err(invalid(
-                    "has an unknown query parameter; `redis:` takes `connect_timeout_ms`, \
-                     `response_timeout_ms` and `tls_ca_file`",
-                ));
-            }
+            _ => return Err(unknown_parameter("redis", "", Self::PARAMETERS).in_operation(OPERATION)),
         }
         Ok(())
     }
@@ -145,6 +145,9 @@ impl RedisConfig {
 
 /// Reads the optional user and the password.
 fn read_login(login: &str) -> Result<(Option<String>, Option<String>)> {
+    if login.contains('@') {
+        return Err(invalid("has an unescaped `@` in the user or the password; write it as `%40`"));
+    }
     let Some((user, password)) = login.split_once(':') else {
         return Err(invalid("has a user without a password; write `user:password@`, or `:password@`"));
     };
@@ -272,13 +275,16 @@ mod tests {
             "redis://u:s3cret@h:0",
             "redis://u:s3cret@",
             "redis://u:s3/cret@h",
+            "redis://u:p@s3cret@h",
+            "redis://u:p@evil/s3cret@h/0",
+            "redis://u:6379?s3cret&x@h/0",
             "redis://u:s3cret@a:1,b:2",
             "redis://u:s3cret@h/name",
             "redis://u:s3cret@h/-1",
             "redis+cluster://u:s3cret@h/1",
             "redis+cluster://u:s3cret@h,",
             "redis://u:s3cret@::1",
-            "redis://h?s3cret=1",
+            "redis://h?s3cret%=1",
             "redis://h?response_timeout_ms=0",
             "redis://h?connect_timeout_ms=s3cret",
             "redis://h?tls_ca_file=s3cret",

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod connections;
 mod format;
 mod outage;
 #[cfg(feature = "sqlx-interop")]
@@ -44,6 +45,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let trials = trials![
         a_dropped_future_never_poisons_the_pool;
         a_future_dropped_outside_every_runtime_gives_its_place_back;
+        connections::callers_share_the_connections_that_a_role_may_have;
+        connections::more_callers_than_connections_of_a_silent_server_report_the_server;
         format::a_database_of_a_newer_format_is_refused_by_number_and_not_changed;
         format::a_running_program_does_not_write_after_a_newer_one_upgraded_the_database;
         format::an_upgrade_waits_for_the_writes_that_have_begun;

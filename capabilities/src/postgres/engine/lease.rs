@@ -4,12 +4,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_kernel::{Error, ErrorKind, Outcome, Result};
+use larder_kernel::{Outcome, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::pool::{self, IdlePool, PooledConnection};
+use super::pool::{IdlePool, NoConnection, PooledConnection};
+use super::probe::{Prober, unreachable_server};
 use super::within;
 use crate::driver::Pool;
 use crate::postgres::failure::{Failure, Fallible};
@@ -24,26 +26,37 @@ pub(super) enum Source {
 
 impl Source {
     /// Returns a connection for one job.
-    pub(super) async fn lease(&self, operation: &'static str, call_timeout: Duration) -> Result<Lease> {
+    pub(super) async fn lease(
+        &self,
+        operation: &'static str,
+        call_timeout: Duration,
+        prober: &Prober,
+    ) -> Result<Lease> {
         let refused = |error| Failure::from(error).into_error(operation).with_outcome(Outcome::NotApplied);
         match self {
             Self::Own(pool) => match pool.acquire().await {
                 Ok((connection, permit)) => {
                     Ok(Lease { leased: Some(Leased::Own(Arc::clone(pool), connection, permit)) })
                 }
-                // The pool reports an unreachable server with the same error as a lack of connections.
-                Err(sqlx::Error::PoolTimedOut) if pool.is_unreachable() => Err(Error::new(
-                    ErrorKind::Unavailable,
-                    operation,
-                    "the database cannot be reached; check that its server runs, or raise \
-                         `acquire_timeout_ms`",
-                )
-                .with_outcome(Outcome::NotApplied)),
-                Err(error) => Err(refused(error)),
+                Err(NoConnection::Closed) => Err(refused(sqlx::Error::PoolClosed)),
+                Err(NoConnection::Busy) => {
+                    Err(prober.judge(operation, refused(sqlx::Error::PoolTimedOut)).await)
+                }
+                Err(NoConnection::Silent) => Err(unreachable_server(operation)),
+                Err(NoConnection::Refused(error)) => {
+                    Err(error.in_operation(operation).with_outcome(Outcome::NotApplied))
+                }
+                Err(NoConnection::Failed(error)) => Err(refused(error)),
             },
             Self::Foreign(pool) => {
-                let leased = Leased::Foreign(pool.acquire().await.map_err(refused)?);
-                let mut lease = Lease { leased: Some(leased) };
+                let leased = match pool.acquire().await {
+                    Ok(leased) => leased,
+                    Err(error @ sqlx::Error::PoolTimedOut) => {
+                        return Err(prober.judge(operation, refused(error)).await);
+                    }
+                    Err(error) => return Err(refused(error)),
+                };
+                let mut lease = Lease { leased: Some(Leased::Foreign(leased)) };
                 // Ends a transaction that was left open. The `BEGIN` avoids a warning if none is open.
                 let ended = sqlx::raw_sql("BEGIN; ROLLBACK").execute(&mut *lease);
                 within(call_timeout, operation, ended).await?.map_err(refused)?;
@@ -146,8 +159,18 @@ impl Drop for Lease {
     fn drop(&mut self) {
         match self.leased.take() {
             Some(Leased::Own(_, connection, _permit)) => connection.close(),
-            Some(Leased::Foreign(connection)) => pool::close(connection),
+            Some(Leased::Foreign(connection)) => close(connection),
             None => {}
         }
+    }
+}
+
+/// Closes a connection of the caller's pool in the background. A future that was polled in a runtime may be
+/// dropped outside it; then the socket is closed without a goodbye to the server.
+fn close(mut connection: PoolConnection<sqlx::Postgres>) {
+    if Handle::try_current().is_ok() {
+        connection.close_on_drop();
+    } else {
+        drop(connection.detach());
     }
 }

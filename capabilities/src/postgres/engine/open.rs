@@ -8,7 +8,7 @@ use sqlx::{Connection, PgConnection, Row};
 
 use super::connect::connect;
 use super::{GRACE, OPEN, silent, within};
-use crate::postgres::config::PostgresConfig;
+use crate::postgres::config::{PostgresConfig, Target};
 use crate::postgres::failure::Fallible;
 use crate::postgres::schema::Schema;
 
@@ -30,7 +30,7 @@ pub(super) async fn examine(
     };
     let connected = connect(config.acquire_timeout, open).await;
     let mut connection = connected.ok_or_else(|| silent(OPEN))??;
-    let durability = within(call_timeout, OPEN, probe(&mut connection)).await??;
+    let durability = within(call_timeout, OPEN, probe(&mut connection, config.target)).await??;
     if !within(call_timeout, OPEN, schema.is_newest(&mut connection)).await?? {
         let migrating = schema.migrate(&mut connection, config.migrate);
         within(config.migrate_timeout, OPEN, migrating).await??;
@@ -40,10 +40,11 @@ pub(super) async fn examine(
 }
 
 /// Rejects an unsuitable server, and reads the durability of a commit.
-async fn probe(connection: &mut PgConnection) -> Fallible<Durability> {
+async fn probe(connection: &mut PgConnection, target: Target) -> Fallible<Durability> {
     let row = sqlx::query(
         "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-            current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off'",
+            current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off',
+            pg_is_in_recovery(), current_setting('transaction_read_only')::bool",
     )
     .fetch_one(connection)
     .await?;
@@ -64,6 +65,16 @@ async fn probe(connection: &mut PgConnection) -> Fallible<Durability> {
             "the database's encoding is not UTF8; create it with `ENCODING 'UTF8'`",
         )
         .into());
+    }
+    let fits = match target {
+        Target::Any => true,
+        Target::Primary => !row.try_get::<bool, _>(4)?,
+        Target::ReadWrite => !row.try_get::<bool, _>(5)?,
+    };
+    if !fits {
+        let message = "the server is not of the kind that `target_session_attrs` names; name the primary \
+                       server, or try again after a failover";
+        return Err(Error::new(ErrorKind::Unavailable, OPEN, message).into());
     }
     Ok(match (row.try_get(2)?, row.try_get(3)?) {
         (true, true) => Durability::Power,

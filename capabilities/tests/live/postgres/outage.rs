@@ -36,7 +36,7 @@ pub(crate) fn namespace() -> Namespace {
 }
 
 /// Creates a role whose password is the canary, and returns the URL with which the role opens the database.
-async fn role(url: &str, name: &str, rights: &str) -> String {
+pub(crate) async fn role(url: &str, name: &str, rights: &str) -> String {
     let role = format!("larder_test_{name}_{}", std::process::id());
     let database = url.rsplit_once('/').unwrap().1;
     let make = format!("CREATE ROLE {role} LOGIN PASSWORD '{CANARY}'; {}", rights.replace("ROLE", &role));
@@ -47,7 +47,7 @@ async fn role(url: &str, name: &str, rights: &str) -> String {
     format!("postgres://{role}:{CANARY}@{}/{database}", host())
 }
 
-async fn drop_role(admin: &mut PgConnection, name: &str) {
+pub(crate) async fn drop_role(admin: &mut PgConnection, name: &str) {
     let role = format!("larder_test_{name}_{}", std::process::id());
     let remove = format!("DROP OWNED BY {role}; DROP ROLE {role}");
     sqlx::raw_sql(AssertSqlSafe(remove)).execute(admin).await.unwrap();

@@ -1,15 +1,17 @@
 //! Tests with a server that greets, replies to every ping, and counts connections and pings.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use larder_kernel::ErrorKind;
 use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::postgres::engine::probe::Prober;
 
 #[derive(Default)]
 struct Server {
@@ -18,6 +20,9 @@ struct Server {
     open: AtomicUsize,
     pings: AtomicUsize,
     silent: AtomicBool,
+    /// The number of connections that the server grants at the same time, if it has a limit.
+    granted: AtomicUsize,
+    refused: AtomicUsize,
     /// The number of next connections that get no greeting.
     ignored: AtomicUsize,
 }
@@ -48,6 +53,11 @@ impl Server {
         if self.ignored.fetch_update(Ordering::SeqCst, Ordering::SeqCst, ignored).is_ok() {
             return client.read_u8().await.map(drop);
         }
+        let granted = self.granted.load(Ordering::SeqCst);
+        if granted > 0 && self.open.load(Ordering::SeqCst) > granted {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return client.write_all(b"E\0\0\0\x1cSFATAL\0VFATAL\0C53300\0Mx\0\0").await;
+        }
         // Login accepted; cancellation key; ready.
         client.write_all(b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x01Z\0\0\0\x05I").await?;
         loop {
@@ -76,12 +86,7 @@ impl Server {
             .username("u")
             .ssl_mode(PgSslMode::Disable)
             .disable_statement_logging();
-        let pool = PgPoolOptions::new()
-            .max_connections(size)
-            .acquire_timeout(acquire_timeout)
-            .test_before_acquire(false)
-            .connect_lazy_with(connect);
-        Arc::new(IdlePool::new(pool))
+        Arc::new(IdlePool::new(connect, size, acquire_timeout))
     }
 
     fn counts(&self) -> (usize, usize) {
@@ -157,7 +162,7 @@ async fn an_attempt_to_connect_that_gets_no_answer_is_followed_by_another() {
     pool.close_idle();
     server.ignored.store(10, Ordering::SeqCst);
     let begun = Instant::now();
-    assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolTimedOut)));
+    assert!(matches!(pool.acquire().await, Err(NoConnection::Silent)));
     assert!(begun.elapsed() < 3 * WAITS, "{:?}", begun.elapsed());
     server.ignored.store(0, Ordering::SeqCst);
     // None of them keeps its permit.
@@ -171,7 +176,9 @@ async fn a_call_that_waits_behind_unanswered_attempts_reports_an_unreachable_ser
     let pool = server.pool_with_timeout(1, Duration::from_millis(700));
     let (connection, permit) = pool.acquire().await.unwrap();
     pool.release(connection, permit);
-    assert!(!pool.is_unreachable());
+    let prober = Prober::new(pool.connect.clone());
+    let busy = || Error::new(ErrorKind::ResourceExhausted, "x", "busy");
+    assert_eq!(prober.judge("x", busy()).await.kind(), ErrorKind::ResourceExhausted);
     pool.close_idle();
     server.ignored.store(1_000, Ordering::SeqCst);
     // One tries to connect. Of those behind it, one gets its permit, and then the last waits in vain.
@@ -179,19 +186,85 @@ async fn a_call_that_waits_behind_unanswered_attempts_reports_an_unreachable_ser
         let pool = Arc::clone(&pool);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(millis)).await;
-            let acquired = pool.acquire().await.map(drop);
-            (acquired, pool.is_unreachable())
+            pool.acquire().await.map(drop)
         })
     });
     for call in calls {
-        let (acquired, unreachable) = call.await.unwrap();
-        assert!(matches!(acquired, Err(sqlx::Error::PoolTimedOut)), "{acquired:?}");
-        assert!(unreachable);
+        let acquired = call.await.unwrap();
+        assert!(matches!(acquired, Err(NoConnection::Silent | NoConnection::Busy)), "{acquired:?}");
     }
+    let error = prober.judge("x", busy()).await;
+    assert!(error.is_retryable() && error.kind() == ErrorKind::Unavailable, "{error}");
     server.ignored.store(0, Ordering::SeqCst);
     let (connection, permit) = pool.acquire().await.unwrap();
-    assert!(!pool.is_unreachable());
     pool.release(connection, permit);
+}
+
+/// Once, a call whose connection was refused repeated the attempt until its time limit, and never took a
+/// connection that came back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_share_the_connections_that_the_server_grants() {
+    let server = Server::start().await;
+    server.granted.store(2, Ordering::SeqCst);
+    let pool = server.pool_with_timeout(10, Duration::from_secs(10));
+    let mut calls = tokio::task::JoinSet::new();
+    let begun = Instant::now();
+    for caller in 0..24 {
+        let pool = Arc::clone(&pool);
+        calls.spawn(async move {
+            let mut served = 0;
+            while begun.elapsed() < Duration::from_secs(3) {
+                let (connection, permit) = pool.acquire().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                pool.release(connection, permit);
+                served += 1;
+            }
+            (caller, served)
+        });
+    }
+    let served: Vec<u32> = calls.join_all().await.into_iter().map(|(_, served)| served).collect();
+    let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+    assert!(*least > 10 && most / least < 3, "unfair: {served:?}");
+    let refused = server.refused.load(Ordering::SeqCst);
+    assert!(refused < 24, "{refused} attempts for nothing");
+    assert_eq!(server.open.load(Ordering::SeqCst), 2);
+    // The server grants more again.
+    server.granted.store(0, Ordering::SeqCst);
+    tokio::time::sleep(GROWTH_PAUSE).await;
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(pool.acquire().await.unwrap());
+    }
+    assert_eq!(server.open.load(Ordering::SeqCst), 10);
+    held.into_iter().for_each(|(connection, permit)| pool.release(connection, permit));
+}
+
+#[tokio::test]
+async fn a_server_without_any_free_connection_is_named_and_used_when_it_has_one() {
+    const WAITS: Duration = Duration::from_millis(700);
+    let server = Server::start().await;
+    server.granted.store(1, Ordering::SeqCst);
+    let other = server.pool(1);
+    let taken = other.acquire().await.unwrap();
+    let pool = server.pool_with_timeout(3, WAITS);
+    let calls = [(); 6].map(|()| {
+        let pool = Arc::clone(&pool);
+        tokio::spawn(async move { pool.acquire().await.map(drop) })
+    });
+    let begun = Instant::now();
+    for call in calls {
+        let Err(NoConnection::Refused(error)) = call.await.unwrap() else { panic!("not refused") };
+        assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
+        assert!(error.message().contains("refused a new connection"), "{error}");
+    }
+    assert!(begun.elapsed() < 3 * WAITS, "{:?}", begun.elapsed());
+    let waiting = {
+        let pool = Arc::clone(&pool);
+        tokio::spawn(async move { pool.acquire().await.map(drop) })
+    };
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    taken.0.close();
+    waiting.await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -229,9 +302,8 @@ async fn a_full_pool_makes_a_call_wait_for_a_limited_time() {
     let server = Server::start().await;
     let pool = server.pool_with_timeout(1, WAITS);
     let (connection, permit) = pool.acquire().await.unwrap();
-    assert!(!pool.is_unreachable());
     let begun = Instant::now();
-    assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolTimedOut)));
+    assert!(matches!(pool.acquire().await, Err(NoConnection::Busy)));
     assert!((WAITS * 9 / 10..WAITS * 4).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     let waiting = {
         let pool = Arc::clone(&pool);
@@ -256,11 +328,11 @@ async fn closing_fails_waiting_calls_and_closes_connections_released_later() {
         let pool = Arc::clone(&pool);
         tokio::spawn(async move { pool.close().await })
     };
-    assert!(matches!(waiting.await.unwrap(), Err(sqlx::Error::PoolClosed)));
+    assert!(matches!(waiting.await.unwrap(), Err(NoConnection::Closed)));
     assert!(!closing.is_finished(), "a connection is in use");
     pool.release(connection, permit);
     tokio::time::timeout(Duration::from_secs(5), closing).await.unwrap().unwrap();
-    assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolClosed)));
+    assert!(matches!(pool.acquire().await, Err(NoConnection::Closed)));
     assert!(pool.lock().idle.is_empty());
     server.sees_open(0).await;
 }
