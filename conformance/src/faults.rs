@@ -194,7 +194,7 @@ impl Run<'_> {
         }
         let erased = within(lane.limit, "faults.erase", erase(&lane.direct)).await;
         if let Err(error) = erased {
-            self.trouble(format!("cannot erase what was written: {error}"));
+            self.trouble(format!("cannot erase the written data: {error}"));
         }
     }
 }

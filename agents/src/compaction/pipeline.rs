@@ -76,7 +76,7 @@ impl Pipeline {
         &self.strategies
     }
 
-    /// Returns the number of strategies at the front that look at each message alone.
+    /// Returns the number of strategies at the front that process each message independently.
     ///
     /// A reader that pages backwards may run these on each page as it arrives, and measure their result. A
     /// reach in bytes or tokens applies to the messages that the next strategy receives.

@@ -1,5 +1,4 @@
-//! Lines in the forms of providers and their tools: what a message holds of each, and the line that it
-//! becomes again.
+//! The formats of providers and their tools: conversion of a line to a message, and back to the same line.
 
 use larder_kernel::{ToolCall, check};
 use serde_json::json;

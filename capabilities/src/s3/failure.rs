@@ -141,7 +141,7 @@ fn by_code(code: &str) -> Option<(ErrorKind, &'static str)> {
             (InvalidInput, "the bucket is in another region; name it with `region=`")
         }
         "SlowDown" | "ServiceUnavailable" | "ThrottlingException" | "TooManyRequests" | "Throttling" => {
-            (Unavailable, "the server asked to slow down in every attempt; try again later")
+            (Unavailable, "the server rejected every attempt with a request to slow down; try again later")
         }
         "QuotaExceeded" | "EntityTooLarge" | "StorageFull" | "InsufficientStorage" => (
             ResourceExhausted,
@@ -173,7 +173,7 @@ fn by_status(status: u16) -> (ErrorKind, &'static str) {
         412 => (ErrorKind::Conflict, "the blob was changed concurrently; read it again and retry"),
         405 | 501 => (ErrorKind::Unsupported, "the server does not support this operation"),
         413 | 507 => (ErrorKind::ResourceExhausted, "the blob is larger than the server accepts; split it"),
-        429 | 503 => (ErrorKind::Unavailable, "the server asks to slow down; try again later"),
+        429 | 503 => (ErrorKind::Unavailable, "the server requests fewer calls; try again later"),
         301 | 302 | 307 | 308 => (
             ErrorKind::InvalidInput,
             "the bucket is in another region or endpoint; check `endpoint=` and `region=`",

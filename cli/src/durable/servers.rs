@@ -58,7 +58,7 @@ pub(super) async fn kill_servers(service: &Service, effort: &Effort) -> Vec<Leve
         Err(reason) => report.trouble = Some(format!("cannot start a server to be killed: {reason}")),
         Ok(server) => {
             if let Err(error) = kill_all(&server, &service, effort, &mut report).await {
-                report.trouble = Some(format!("cannot go on with the server: {error:?}"));
+                report.trouble = Some(format!("cannot continue with the server: {error:?}"));
             }
             let _ = tokio::task::spawn_blocking(move || server.remove()).await;
         }

@@ -42,7 +42,7 @@ pub(super) struct Values<'a> {
     reader: Box<dyn BufRead + 'a>,
     hasher: Sha256,
     mode: Mode,
-    /// The current line, without its number: what is left of it starts at `at`.
+    /// The current line, without its number. The unread part starts at `at`.
     text: Vec<u8>,
     at: usize,
     line: u64,

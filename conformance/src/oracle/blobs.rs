@@ -183,8 +183,10 @@ impl OracleClient for BlobClient {
         for (slot, blob) in self.blobs.iter().enumerate() {
             match self.read(slot, stores).await? {
                 Answer::Found(held) => defects.extend(blob.verify(&format!("blob {slot}"), held, lost)),
-                _ => defects
-                    .push(Defect::new("BLOB-004", format!("blob {slot} holds bytes that nobody wrote"))),
+                _ => defects.push(Defect::new(
+                    "BLOB-004",
+                    format!("blob {slot} contains bytes that no client wrote"),
+                )),
             }
         }
         Ok(defects)

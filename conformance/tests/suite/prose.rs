@@ -334,7 +334,7 @@ fn scripts() -> Vec<(String, String)> {
 
 #[test]
 fn comments_and_texts_of_programs_have_no_banned_phrase() {
-    // Names of functions are no prose; a text without a space is data.
+    // A text without a space is data, not prose.
     let is_prose = |prose: &scan::Prose| prose.is_comment || prose.text.trim().contains(' ');
     // This file lists the banned phrases.
     let own = |name: &str| name == "conformance/tests/suite/prose.rs";

@@ -108,7 +108,8 @@ fn unparsable(text: &str, error: &serde_json::Error) -> Verdict {
     let column = error.column();
     let reason = if said.contains("surrogate") || said.contains("hex escape") {
         format!(
-            "half of a surrogate pair, which is no character, before column {column} (send whole characters)"
+            "half of a surrogate pair, which is not a character, before column {column} \
+             (send whole characters)"
         )
     } else if said.contains("out of range") {
         format!("number out of range before column {column}; the limit is ±1.8e308 (send it as a string)")

@@ -94,7 +94,7 @@ fn a_level_is_waived_only_if_all_its_counterexamples_are() {
     waive(&mut report, waiver("mine", None, Some(Level::Model)), "2026-01-01");
     assert_eq!((report.levels[0].verdict(), report.exit_code()), (Verdict::Waived, 0));
     assert_eq!((report.waivers[0].matched, report.waivers[1].matched), (1, 1));
-    report.levels[0].trouble = Some("the server is gone".to_owned());
+    report.levels[0].trouble = Some("the server does not respond".to_owned());
     assert_eq!((report.levels[0].verdict(), report.exit_code()), (Verdict::Error, 2));
 }
 

@@ -185,7 +185,7 @@ async fn waits(context: &Context) -> CaseResult {
         let (back, event) = waiting.end().await??;
         events = back;
         let deleted = event.kind == KeyValueEventKind::Deleted;
-        expect::equal(&format!("whether the {kind} is a deletion"), &deleted, &(kind == "deletion"))?;
+        expect::equal(&format!("the {kind} is a deletion"), &deleted, &(kind == "deletion"))?;
     }
     Ok(())
 }

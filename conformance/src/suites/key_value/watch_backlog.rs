@@ -210,7 +210,7 @@ pub(super) async fn a_watch_from_0_survives_an_erasure(context: Context) -> Case
     }
     let mut of_others = stores.b.watch(&bucket, "last", Revision::ZERO).await?;
     let early = tokio::time::timeout(Duration::from_millis(100), of_others.next()).await;
-    expect::that(early.is_err(), "a watch of keys to come to wait", &early)?;
+    expect::that(early.is_err(), "a watch of future keys that waits", &early)?;
     stores.a.erase().await?;
     // Before the revision that the second watch has reached.
     let last = set(&*stores.a, &bucket, "last", "1").await?;

@@ -131,7 +131,7 @@ pub(super) async fn concurrent_increments_stay_within_the_limit(context: Context
         counted += joined(result)?;
     }
     let task = read(&*b, &board, "task").await?;
-    expect::equal("retries answered and retries stored", &(counted, task.retries), &(ALLOWED, ALLOWED))
+    expect::equal("retries returned and retries stored", &(counted, task.retries), &(ALLOWED, ALLOWED))
 }
 
 pub(super) async fn a_retry_under_a_lease_needs_the_token(context: Context) -> CaseResult {
