@@ -175,7 +175,7 @@ mod tests {
 
     /// Proves: RAVI-5
     #[test]
-    fn the_first_strategy_that_looks_beyond_a_message_sets_the_reach() {
+    fn the_first_strategy_across_messages_sets_the_reach() {
         let each = ToolResultTruncation::default;
         let pipeline = Pipeline::new().then(each()).then(SlidingWindow::default());
         assert_eq!(pipeline.reach(), Reach::Messages(100));

@@ -271,7 +271,7 @@ fn a_document_holds_its_messages_and_instructions() {
 }
 
 #[test]
-fn content_that_is_no_text_counts_in_tokens_characters_and_summaries() {
+fn content_other_than_text_counts_in_tokens_characters_and_summaries() {
     use crate::tokens::{EstimatedTokenCounter, TokenCounter as _};
     for line in [
         r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"a":1}}]}"#,

@@ -69,7 +69,7 @@ mod tests {
     use crate::report::{LevelStanding, sample};
 
     #[test]
-    fn a_badge_says_what_is_proven_and_claims_nothing_else() {
+    fn a_badge_claims_only_proven_levels() {
         let mut report = sample::passing();
         let text = |report: &Report| svg(report, &report.standings()[0]);
         // Two of the suite's cases prove nothing.

@@ -332,6 +332,31 @@ fn scripts() -> Vec<(String, String)> {
     found
 }
 
+/// Returns the names of tests and other functions that are sentences, as text with their line numbers.
+fn names(source: &str) -> Vec<(usize, String)> {
+    let name = |line: &str| {
+        line.split_once("fn ").and_then(|(_, rest)| rest.split(['(', '<']).next().map(str::to_owned))
+    };
+    let names = source.lines().enumerate().filter_map(|(at, line)| Some((at + 1, name(line)?)));
+    names
+        .filter(|(_, name)| name.matches('_').count() >= 3)
+        .map(|(at, name)| (at, name.replace('_', " ")))
+        .collect()
+}
+
+#[test]
+fn names_of_tests_have_no_banned_phrase() {
+    let mut wrong = String::new();
+    for (file, text) in sources() {
+        for (line, name) in names(&text) {
+            for fault in banned(&name) {
+                writeln!(wrong, "{file}:{line}: {fault}: {name}").unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
 #[test]
 fn comments_and_texts_of_programs_have_no_banned_phrase() {
     // A text without a space is data, not prose.

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_has_a_bit_and_a_name_of_its_own() {
+    fn every_option_has_a_unique_bit_and_name() {
         let names: BTreeSet<_> = RequestOption::ALL.iter().map(|option| option.as_str()).collect();
         assert_eq!(names.len(), RequestOption::ALL.len());
         for &option in RequestOption::ALL {

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_parsed_gets_an_error_with_its_id_where_that_can_be_read() {
+    fn an_unparsable_message_gets_an_error_with_its_id_if_it_is_readable() {
         let call = |value: &str| {
             let call = format!(r#"{{"name":"x","arguments":{{"s3cret":{value}}}}}"#);
             format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{call}}}"#)
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_and_answers_pass_and_notifications_get_no_answer() {
+    fn messages_and_responses_pass_and_notifications_get_no_response() {
         for message in [
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#,
             r#"{"jsonrpc":"2.0","id":7,"method":"no/such/method"}"#,

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_bit_for_bit_and_other_bytes_not_at_all() {
+    fn embeddings_read_back_bit_for_bit_and_invalid_bytes_are_refused() {
         let embedding = Embedding::new(vec![-0.0, f32::MIN_POSITIVE / 2.0, 0.1]).unwrap();
         let back = from_bytes(&to_bytes(&embedding)).unwrap();
         let bits = |embedding: &Embedding| -> Vec<u32> {

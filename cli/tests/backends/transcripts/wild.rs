@@ -211,7 +211,7 @@ pub(super) fn faults_are_named_with_line_and_place() {
     }
 }
 
-pub(super) fn halves_of_surrogate_pairs_are_replaced_and_counted_if_asked() {
+pub(super) fn halves_of_surrogate_pairs_are_replaced_and_counted_on_request() {
     let place = Place::new();
     for (name, text) in [
         ("lone-surrogate-content.jsonl", "done \u{FFFD}"),

@@ -49,7 +49,7 @@ fn an_expired_waiver_waives_nothing_and_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_waiver_that_meets_nothing_is_unused_or_not_in_the_run() {
+fn a_waiver_without_a_match_is_unused_or_not_in_the_run() {
     let mut report = sample::passing();
     for (waiver, status) in [
         (waiver("mine", Some("KV-001"), None), WaiverStatus::Unused),

@@ -102,7 +102,7 @@ pub(super) async fn a_removal_after_seen_is_a_conflict(context: Context) -> Case
 }
 
 /// HIST-051: a removal before `seen` is not a conflict.
-pub(super) async fn a_removal_before_seen_is_no_conflict(context: Context) -> CaseResult {
+pub(super) async fn a_removal_before_seen_does_not_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("before")?;
     append(&*stores.a, &thread, numbered("m", 3)).await?;
@@ -117,7 +117,7 @@ pub(super) async fn a_removal_before_seen_is_no_conflict(context: Context) -> Ca
 }
 
 /// HIST-052.
-pub(super) async fn an_append_after_seen_is_no_conflict(context: Context) -> CaseResult {
+pub(super) async fn an_append_after_seen_does_not_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("appended")?;
     let seen = append(&*stores.a, &thread, numbered("m", 4)).await?.last;

@@ -192,7 +192,7 @@ pub(super) async fn a_watch_from_0_that_reads_late_is_never_refused(context: Con
 }
 
 /// KV-047: a watch that skipped other keys and has found no matching one.
-pub(super) async fn a_watch_from_0_of_keys_to_come_is_never_refused(context: Context) -> CaseResult {
+pub(super) async fn a_watch_from_0_of_future_keys_is_never_refused(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     set(&*stores.a, &bucket("forgetful")?, "other", "1").await?;
     finds_only_the_last(&stores, "last").await
