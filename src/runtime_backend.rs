@@ -36,7 +36,11 @@ impl RuntimeBackend {
         match value {
             "" | "memory" => Ok(Self::Memory),
             "postgres" => Ok(Self::Postgres),
-            _ => Err(Error::invalid(OPERATION, VARIABLE, "is neither `memory` nor `postgres`")),
+            _ => Err(Error::invalid(
+                OPERATION,
+                VARIABLE,
+                "is neither `memory` nor `postgres`; use one of them",
+            )),
         }
     }
 

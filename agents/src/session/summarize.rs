@@ -227,11 +227,15 @@ impl Job<'_> {
             return Err(Error::new(
                 ErrorKind::Unexpected,
                 OPERATION,
-                "the model's response is not a summary",
+                "the model's response is not a summary; try again or use another model",
             ));
         }
         if crate::model::is_cut_off(&answer) {
-            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the model's summary was cut off"));
+            return Err(Error::new(
+                ErrorKind::Unexpected,
+                OPERATION,
+                "the model's summary was cut off at its token limit; raise the limit of the model",
+            ));
         }
         if self.reader.tokens(&ChatMessage::system(text)) > self.sizes.max_tokens / 2 {
             return Err(Error::new(

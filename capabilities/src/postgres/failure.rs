@@ -200,7 +200,7 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
         "53200" => (ResourceExhausted, "the server is out of memory; add memory or request less"),
         "53300" => (
             ResourceExhausted,
-            "the server refused a new connection because its limit, or the limit of the role or the database, \
+            "the server refused a new connection because its limit, or that of the role or the database, \
              is reached; lower `pool_size` or raise the limit",
         ),
         "54000" => (ResourceExhausted, "a record is larger than the database accepts; split it"),

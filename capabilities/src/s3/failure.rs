@@ -179,7 +179,7 @@ fn by_status(status: u16) -> (ErrorKind, &'static str) {
             "the bucket is in another region or endpoint; check `endpoint=` and `region=`",
         ),
         500..=599 => (ErrorKind::Unavailable, "the server failed"),
-        _ => (ErrorKind::Unexpected, "the server refused the request"),
+        _ => (ErrorKind::Unexpected, "the server refused the request; check the URL and the server's log"),
     }
 }
 
