@@ -215,7 +215,8 @@ impl Error {
     /// returns it in the wildcard arm of a `match` over a type that may grow.
     #[must_use]
     pub fn unknown_value(operation: &'static str, field: &'static str) -> Self {
-        Self::new(ErrorKind::Unsupported, operation, "this store does not know the value").with_field(field)
+        Self::new(ErrorKind::Unsupported, operation, "this store does not support the value")
+            .with_field(field)
     }
 
     /// Creates the error that the default body of a contract's method returns: the store does not implement

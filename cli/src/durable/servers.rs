@@ -23,7 +23,7 @@ use larder_conformance::oracle::{
 use larder_conformance::retry_open::retry_open;
 use larder_conformance::runner::{Probed, within};
 
-/// The maximum number of kills per kill that counts.
+/// The maximum number of attempts for each required kill.
 const TRIES_MAX: u64 = 6;
 /// The number of kills of Redis without its append-only file.
 const FORGETFUL_KILLS: u64 = 5;

@@ -171,7 +171,7 @@ impl OracleClient for BlobClient {
                 self.blobs[*slot].read(&format!("blob {slot}"), held, "STORE-002")
             }
             (_, Ended::Done(Answer::Torn)) => {
-                Some(Defect::new("BLOB-004", format!("{op:?} read bytes that nobody wrote")))
+                Some(Defect::new("BLOB-004", format!("{op:?} read bytes that no client wrote")))
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,

@@ -145,7 +145,7 @@ impl OracleClient for ValueClient {
                 self.keys[*slot].read(&format!("key {slot}"), held, "STORE-002")
             }
             (_, Ended::Done(Answer::Torn)) => {
-                Some(Defect::new("KV-001", format!("{op:?} read bytes that nobody wrote")))
+                Some(Defect::new("KV-001", format!("{op:?} read bytes that no client wrote")))
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,

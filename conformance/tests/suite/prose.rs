@@ -318,8 +318,10 @@ fn documentation_of_rust_has_no_banned_phrase_and_no_question() {
 
 /// Returns the programs and settings besides Rust: scripts, manifests, workflows.
 fn scripts() -> Vec<(String, String)> {
-    let mut found: Vec<_> =
-        ["sh", "toml", "yml", "mjs"].iter().flat_map(|extension| files(extension)).collect();
+    let mut found: Vec<_> = ["sh", "toml", "yml", "mjs", "js", "lua", "sql"]
+        .iter()
+        .flat_map(|extension| files(extension))
+        .collect();
     for folder in [".ci", "conformance/services", "conformance/browser"] {
         let mut paths: Vec<_> =
             fs::read_dir(root().join(folder)).unwrap().flatten().map(|it| it.path()).collect();

@@ -30,7 +30,7 @@ pub(super) fn score(left: &Embedding, right: &Embedding) -> Option<f32> {
     left.cosine(right).map(|cosine| narrow(cosine) + 0.0)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is what is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is intended")]
 fn narrow(value: f64) -> f32 {
     value as f32
 }

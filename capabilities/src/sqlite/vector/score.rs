@@ -31,7 +31,7 @@ pub(super) fn norm(embedding: &Embedding) -> f64 {
     embedding.as_slice().iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is what is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is intended")]
 fn narrow(value: f64) -> f32 {
     value as f32
 }

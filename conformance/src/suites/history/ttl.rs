@@ -1,5 +1,5 @@
-//! Times to live. A thread must still exist only in attempts that were fast enough. It must be gone only
-//! after a deadline that is counted from the return of the write.
+//! Times to live. A thread must still exist only in attempts that were fast enough. It must have expired
+//! only after a deadline that is counted from the return of the write.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn living(ttl: Ttl) -> AppendOptions {
     AppendOptions::default().with_ttl(ttl)
 }
 
-/// Writes a thread that lives for [`TTL`], checks that it exists, and waits until it is gone.
+/// Writes a thread that lives for [`TTL`], checks that it exists, and waits until it has expired.
 async fn expired(stores: &Stores, name: &str) -> CaseResult<(Thread, Seq)> {
     let (thread, last, set) = in_time(TTL, |attempt| async move {
         let thread = thread(&format!("{name} {attempt}"))?;
