@@ -5,7 +5,7 @@
 -- milliseconds since 1970-01-01T00:00:00Z on the database's clock, or NULL.
 --
 -- Every key begins with the namespace, so that the tables can be partitioned by its hash, or distributed by it with
--- Citus, without moving a row away from its neighbours.
+-- Citus, without moving a row away from its neighbors.
 
 -- Format --------------------------------------------------------------------------------------------------------------
 
