@@ -127,8 +127,8 @@ impl Hnsw {
         let mut parts = self.index.split(' ');
         let mut part = || parts.next().unwrap_or("unknown");
         format!(
-            "{} {}, HNSW of 32 neighbors, search width {}, the smallest tested width with a recall of {RECALL} \
-             ({})",
+            "{} {}, HNSW of 32 neighbors, search width {}, the smallest tested width with a recall of \
+             {RECALL} ({})",
             self.library,
             part(),
             part(),
