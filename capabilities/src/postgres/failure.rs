@@ -222,8 +222,8 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
             "a table or a function of the schema is missing; open the database with \
                           `migrate=auto`",
         ),
-        "0A000" => (Unsupported, "the server does not support this operation"),
-        "XX001" | "XX002" => (Corrupt, "the database's files are damaged"),
+        "0A000" => (Unsupported, "the server does not support this operation; use PostgreSQL 15 or newer"),
+        "XX001" | "XX002" => (Corrupt, "the database's files are damaged; restore a backup"),
         _ if code.starts_with("53") => {
             (ResourceExhausted, "a resource of the server is exhausted; check its log")
         }

@@ -44,7 +44,7 @@ pub(super) fn next(
         (InProgress, Succeeded) => Step::To(Succeeded, !told),
         (InProgress | Blocked, Failed) => Step::To(Failed, !told),
         (_, Succeeded | Failed) => Step::To(InProgress, false),
-        _ => return Err("a task has a status that this version does not know"),
+        _ => return Err("a task has an unknown status; upgrade this program"),
     }))
 }
 
