@@ -100,7 +100,7 @@ pub(super) fn each_form_is_imported_seen_in_windows_and_exported_as_it_was() {
         for (given, returned) in given.iter().zip(&returned) {
             assert!(json_equal(given, returned), "{name}: {given}\n{returned}");
         }
-        // A second import adds nothing, and the export imports as the file did.
+        // A second import adds nothing. An import of the export gives the same messages.
         assert!(imported(&file, &place.url(), name).starts_with("imported 0 of"), "{name}");
         let again = place.file("again.jsonl", &lines);
         let copy = format!("{name}-copy");
