@@ -182,7 +182,7 @@ async fn subscribe(
                     let text = Some(message.text.as_bytes().to_vec());
                     Event { number, what: "a message".to_owned(), text }
                 }
-                _ => Event { number, what: "something else than a message".to_owned(), text: None },
+                _ => Event { number, what: "something other than a message".to_owned(), text: None },
             }
         })
         .boxed())

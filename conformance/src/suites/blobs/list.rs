@@ -125,7 +125,7 @@ pub(super) async fn only_finished_blobs_are_listed(context: Context) -> CaseResu
     )?;
     expect::that(
         sender.send(Bytes::from_static(b"done")).is_ok(),
-        "the write to be under way",
+        "the write to be in progress",
         "it had ended",
     )?;
     writing.end().await??;
