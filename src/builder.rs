@@ -174,7 +174,9 @@ impl StoresBuilder {
 }
 
 fn wrong_url(contract: Contract) -> Error {
-    let message = format!("the URL given for the contract `{contract}` does not provide it in this build");
+    let message = format!(
+        "the URL given for the contract `{contract}` does not provide it in this build; use another URL"
+    );
     Error::new(ErrorKind::Unsupported, OPEN, message).with_field("url")
 }
 

@@ -83,7 +83,7 @@ impl StoresConfig {
             Err(()) => Err(Error::new(
                 ErrorKind::InvalidInput,
                 "stores_config.from_env",
-                format!("the environment variable {variable} is not UTF-8"),
+                format!("the environment variable {variable} is not UTF-8; set it to UTF-8 text"),
             )
             .with_field(field)),
         };

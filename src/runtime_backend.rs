@@ -36,7 +36,11 @@ impl RuntimeBackend {
         match value {
             "" | "memory" => Ok(Self::Memory),
             "postgres" => Ok(Self::Postgres),
-            _ => Err(Error::invalid(OPERATION, VARIABLE, "is neither `memory` nor `postgres`")),
+            _ => Err(Error::invalid(
+                OPERATION,
+                VARIABLE,
+                "is neither `memory` nor `postgres`; use one of them",
+            )),
         }
     }
 
@@ -116,7 +120,7 @@ mod tests {
         let found = |own, all| database(&config(own, all));
         assert_eq!(found(Some("postgres://a/t"), "postgres://a/u").as_deref(), Some("postgres://a/t"));
         assert_eq!(found(None, "redis://h:1 postgresql://a/u").as_deref(), Some("postgresql://a/u"));
-        assert_eq!(found(Some("redis://h:1"), "postgres://a/u"), None, "it was said to be elsewhere");
+        assert_eq!(found(Some("redis://h:1"), "postgres://a/u"), None, "the store is elsewhere");
         assert_eq!(found(None, "sqlite:x.db"), None);
     }
 }

@@ -15,7 +15,7 @@ pub enum OnLoadError {
 }
 
 impl OnLoadError {
-    /// Returns `true` if the program continues after this error. A mistake of the caller is no load error.
+    /// Returns `true` if the program continues after this error. A mistake of the caller is not a load error.
     pub(crate) fn continues(self, error: &Error) -> bool {
         self == Self::Empty && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput)
     }

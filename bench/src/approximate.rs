@@ -127,8 +127,8 @@ impl Hnsw {
         let mut parts = self.index.split(' ');
         let mut part = || parts.next().unwrap_or("unknown");
         format!(
-            "{} {}, HNSW of 32 neighbours, searched {} wide, the least of some widths that finds {RECALL} of \
-             them ({})",
+            "{} {}, HNSW of 32 neighbors, search width {}, the smallest tested width with a recall of \
+             {RECALL} ({})",
             self.library,
             part(),
             part(),

@@ -43,7 +43,7 @@ const PLOTS: &[Plot] = &[
 ];
 
 /// Colors that color-blind readers can distinguish (Okabe and Ito).
-const COLOURS: &[RGBColor] = &[
+const COLORS: &[RGBColor] = &[
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -154,13 +154,13 @@ fn svg(plot: Plot, lines: &[&Curve]) -> Outcome<String> {
             .x_label_formatter(&|value| amount(*value))
             .y_label_formatter(&|value| amount(*value))
             .draw()?;
-        for (curve, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
-            let style = colour.stroke_width(2);
+        for (curve, color) in lines.iter().zip(COLORS.iter().cycle()) {
+            let style = color.stroke_width(2);
             chart
                 .draw_series(LineSeries::new(curve.points.iter().copied(), style))?
                 .label(curve.line.as_str())
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            chart.draw_series(curve.points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+            chart.draw_series(curve.points.iter().map(|point| Circle::new(*point, 3, color.filled())))?;
         }
         chart
             .configure_series_labels()

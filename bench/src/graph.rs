@@ -210,16 +210,16 @@ pub(super) async fn memory(plan: &Plan) -> Outcome<Vec<Figure>> {
     let subject = |name, what: &str, peer: &str, target| Subject {
         name,
         what: format!(
-            "{what} within {DEPTH} hops, {nodes} entities and {} relationships, begun at a user's id",
+            "{what} within {DEPTH} hops, {nodes} entities and {} relationships, starting from a user's id",
             nodes * DEGREE
         ),
-        peer: format!("an array of neighbours (CSR) with a stamp for each node{peer}"),
+        peer: format!("an array of neighbors (CSR) with a stamp for each node{peer}"),
         settings: "in memory on both sides".to_owned(),
         unit: Unit::Micros,
         target,
     };
     Ok(vec![
-        subject("memory-reach", "what is reached", "", Some(Target::AtMost(4.0))).figure(&walked),
+        subject("memory-reach", "the entities", "", Some(Target::AtMost(4.0))).figure(&walked),
         subject("memory-reach-text", "a text for each id", ", and an array of texts", None).figure(&read),
     ])
 }

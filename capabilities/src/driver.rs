@@ -93,8 +93,8 @@ pub trait Location: Send + Sync {
     /// Adds the findings about the location, without opening it and without a lasting change.
     async fn diagnose(&self, findings: &Findings);
 
-    /// Returns one sentence about the changes that opening would make; `None` if it changes nothing or only a
-    /// server can say.
+    /// Returns one sentence about the changes that opening would make; `None` if it changes nothing, or if
+    /// only a server can determine the changes.
     fn changes_on_open(&self) -> Option<&'static str> {
         None
     }

@@ -104,7 +104,7 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
     let cases = selected(args);
     let beyond = [Level::Model, Level::Concurrent, Level::Durable, Level::Faults];
     if cases.is_empty() && !beyond.into_iter().any(|level| levels::asked(&args.level, level)) {
-        return output::trouble("no case matches the filter");
+        return output::trouble("no case matches the filter; list the cases with `--list`");
     }
     if args.list {
         let line = |case: &Case| format!("{}  {}  {}", case.clause, case.level.as_str(), case.name);

@@ -81,7 +81,7 @@ fn code(status: CheckStatus, strict: bool) -> ExitCode {
     ExitCode::from(match status {
         CheckStatus::Ok => 0,
         CheckStatus::Warn => u8::from(strict),
-        // A status that this version does not know is no success.
+        // An unknown status of a later version counts as a failure.
         _ => 2,
     })
 }

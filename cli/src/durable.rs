@@ -16,8 +16,8 @@
 //! To verify that these kills can detect a loss, Redis is also killed without its append-only file. If that
 //! run loses nothing, the level has proven nothing.
 
+mod during;
 mod journal;
-mod meanwhile;
 mod process;
 mod server;
 mod servers;
@@ -27,8 +27,8 @@ use std::sync::Arc;
 use larder::Registry;
 use larder::driver::{Driver, Sharing};
 
+pub use during::{Count, Found, Watched, during};
 pub use journal::write;
-pub use meanwhile::{Count, Found, Watched, meanwhile};
 pub use process::{NAMESPACE, kill_writers};
 
 use crate::layered::Around;

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     to: String,
     #[command(flatten)]
     place: Place,
-    /// Replace halves of surrogate pairs, which are no characters, with U+FFFD.
+    /// Replace halves of surrogate pairs, which are not characters, with U+FFFD.
     #[arg(long)]
     lossy: bool,
 }
@@ -58,7 +58,7 @@ async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     ))
 }
 
-/// Returns what the import changed or left out.
+/// Returns the counts of changes and omissions.
 fn changes(survey: &Survey) -> String {
     let report = survey.report;
     let counts = [

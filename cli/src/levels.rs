@@ -91,7 +91,8 @@ pub(crate) async fn run_all(
             });
         }
         while let Some(of_backend) = pressed.join_next().await {
-            let (index, found) = of_backend.map_err(|error| format!("a level broke down: {error}"))?;
+            let (index, found) =
+                of_backend.map_err(|error| format!("a level stopped with an error: {error}"))?;
             reports.insert(index, found);
         }
     }

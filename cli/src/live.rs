@@ -100,7 +100,7 @@ impl Backends {
                     let reason = "it is not a backend of this run; add it with --live";
                     self.absent.push(AbsentBackend::new(word, reason, true));
                 }
-                None => return Err(format!("--require {word} names no backend")),
+                None => return Err(format!("--require {word} matches no backend of this run")),
             }
         }
         Ok(())

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Err(reason) => return output::trouble(reason),
     };
     if args.action == Action::Kill && args.names.is_empty() {
-        return output::trouble("kill takes the names of the services that it ends");
+        return output::trouble("`kill` needs the names of services; for example `kill postgres`");
     }
     let script = script(&folder, args.native);
     match Command::new(&script).arg(args.action.word()).args(&args.names).status() {

@@ -144,7 +144,7 @@ fn told<T: Serialize>(answer: Result<T, Error>) -> CaseResult<Value> {
     match answer {
         Ok(value) => {
             let value = serde_json::to_value(value);
-            value.map(comparable).map_err(|error| Failure::Engine(format!("an answer as JSON: {error}")))
+            value.map(comparable).map_err(|error| Failure::Engine(format!("a result as JSON: {error}")))
         }
         Err(error) if error.missing_method().is_some() => Err(error.into()),
         Err(error) => match error.kind() {

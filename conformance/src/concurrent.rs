@@ -240,7 +240,7 @@ fn found<S: Subject>(records: &[RecordOf<S>], seed: u64) -> Result<Trial, String
     Ok(Trial::Found(Box::new(Counterexample {
         clause: S::broken(records, record),
         finding: format!(
-            "no order of the calls explains the answer of {:?}: {}",
+            "no order of the calls explains the result of {:?}: {}",
             S::show_op(op),
             timeline::show_reply::<S>(op, reply)
         ),

@@ -194,7 +194,7 @@ impl Run<'_> {
         }
         let erased = within(lane.limit, "faults.erase", erase(&lane.direct)).await;
         if let Err(error) = erased {
-            self.trouble(format!("cannot erase what was written: {error}"));
+            self.trouble(format!("cannot erase the written data: {error}"));
         }
     }
 }
@@ -232,7 +232,7 @@ impl Found {
         let never = kinds.iter().find(|(_, count)| *count == 0);
         let kinds = kinds.map(|(kind, count)| format!("{} {count}", kind.as_str())).join(", ");
         let Tally { done, refused, open, longest_ms } = self.tally;
-        report.notes.push(format!("each struck a connection with a call under way: {kinds}"));
+        report.notes.push(format!("each hit a connection with a call in flight: {kinds}"));
         report.notes.push(format!(
             "{done} calls were answered, {refused} not applied, {open} of unknown outcome; the longest took \
              {longest_ms} ms; at most {} calls of a client failed before it could write again; {} streams \

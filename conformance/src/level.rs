@@ -189,7 +189,7 @@ mod tests {
         assert_eq!((report.verdict(), report.exit_code()), (Verdict::NotProven, 2));
         report.executed = 10;
         assert_eq!((report.verdict(), report.exit_code()), (Verdict::Proven, 0));
-        report.trouble = Some("the server is gone".to_owned());
+        report.trouble = Some("the server does not respond".to_owned());
         assert_eq!(report.verdict(), Verdict::Error);
         report.counterexamples.push(Counterexample {
             clause: "KV-001",

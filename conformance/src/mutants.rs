@@ -25,7 +25,7 @@
 //! - last-write-wins status: `tasks.the_last_write_wins`, `tasks.repeating_a_step_succeeds`.
 //! - lost tail of a batch: `history.a_batch_loses_its_last_message`,
 //!   `vectors.a_batch_loses_its_last_document`.
-//! - partial multi-key writes: `a_dropped_write_stands_in_part` and `a_refused_call_leaves_a_trace` of all
+//! - partial multi-key writes: `a_dropped_write_is_partly_stored` and `a_refused_call_leaves_a_trace` of all
 //!   six.
 //! - forgotten idempotency: `history.idempotency_is_forgotten`,
 //!   `history.idempotency_keys_are_shared_by_all_threads`.

@@ -292,7 +292,8 @@ pub async fn step(
     stepped
 }
 
-/// The number of steps, failed or not, in which a write must succeed. Many steps may be reads by chance.
+/// The number of steps, failed or not, in which a write must succeed. By chance, many of the steps can be
+/// reads.
 const STEPS_MAX: u32 = 100;
 
 /// Runs a client until a write is acknowledged. A limited number of its calls may fail before; returns the
@@ -316,8 +317,9 @@ pub async fn recover(
         }
     }
     let contract = client.contract();
-    let defect =
-        format!("after {failures} failures no write of {contract} succeeded, though the place is back");
+    let defect = format!(
+        "after {failures} failures no write of {contract} succeeded, although the backend is available again"
+    );
     defects.push(Defect::new("STORE-014", defect));
     failures
 }

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_level_that_the_library_cannot_run_says_so() {
+    fn a_level_that_the_library_cannot_run_is_an_error() {
         let suite = Suite::new(Empty { opens: true, closes: true }).levels([Level::Durable]);
         let report = suite.run_blocking();
         assert_eq!(report.exit_code(), 2);

@@ -121,7 +121,7 @@ type Source = Arc<dyn StdError + Send + Sync + 'static>;
 
 /// The error of every contract.
 ///
-/// An error has a [`kind`](Self::kind), an [`outcome`](Self::outcome) that says whether the write may have
+/// An error has a [`kind`](Self::kind), an [`outcome`](Self::outcome) that states whether the write may have
 /// happened, and the operation that failed. For invalid input it also has the field and the limit. Neither
 /// `Display` nor `Debug` ever shows a secret, a bound value or stored text. Backends attach only sources that
 /// keep the same promise.
@@ -155,7 +155,7 @@ struct Inner {
 
 impl Error {
     /// Creates an error of `kind` in `operation` (for example `"history.append_many"`). The `message` is a
-    /// sentence that says what to do.
+    /// sentence that states the problem or the next step.
     ///
     /// The initial outcome is [`Outcome::Unknown`] for `Timeout`, `Unavailable` and `Unexpected`. For other
     /// kinds it is [`Outcome::NotApplied`].
@@ -215,7 +215,8 @@ impl Error {
     /// returns it in the wildcard arm of a `match` over a type that may grow.
     #[must_use]
     pub fn unknown_value(operation: &'static str, field: &'static str) -> Self {
-        Self::new(ErrorKind::Unsupported, operation, "this store does not know the value").with_field(field)
+        Self::new(ErrorKind::Unsupported, operation, "this store does not support the value")
+            .with_field(field)
     }
 
     /// Creates the error that the default body of a contract's method returns: the store does not implement
@@ -231,7 +232,7 @@ impl Error {
     }
 
     /// Creates the error that ends a stream whose namespace was erased. The items that the stream has
-    /// delivered are gone.
+    /// delivered no longer exist.
     #[must_use]
     pub fn erased(operation: &'static str) -> Self {
         Self::new(
@@ -308,7 +309,7 @@ impl Error {
         self.inner.operation
     }
 
-    /// Returns the message: a sentence that says what is wrong or what to do.
+    /// Returns the message: a sentence that states the problem or the next step.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.inner.message

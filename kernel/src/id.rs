@@ -290,7 +290,7 @@ mod tests {
     use crate::ErrorKind;
 
     #[test]
-    fn an_id_keeps_its_bytes_and_refuses_only_what_the_contract_says() {
+    fn an_id_keeps_its_bytes_and_refuses_only_what_the_contract_forbids() {
         for text in ["a", "a:b", "a/b", "%", "*", "{}", "'\"`", "$$", "🦀", "e\u{301}", "é", &"x".repeat(512)]
         {
             assert_eq!(SessionId::new(text).unwrap().as_str(), text);

@@ -5,7 +5,7 @@
 //! I/O and needs no async runtime. The backends are in `larder-agents` (in memory) and `larder-capabilities`
 //! (SQLite, files and servers). The suite in `larder-conformance` proves that they behave alike.
 //!
-//! | contract | what it keeps |
+//! | contract | stored data |
 //! |---|---|
 //! | [`HistoryProvider`] | conversations, message by message |
 //! | [`VectorStore`] | documents with embeddings |

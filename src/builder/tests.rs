@@ -139,7 +139,7 @@ async fn a_backend_separates_namespaces_and_each_memory_url_is_a_new_backend() {
 }
 
 #[tokio::test]
-async fn no_url_is_an_error_that_says_so() {
+async fn a_missing_url_is_an_error_with_advice() {
     let error = Stores::builder().open().await.unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("url")));
 }

@@ -140,7 +140,7 @@ fn urls(port: u16) -> [String; 4] {
     [
         format!("redis://user:{CANARY}@{at}?connect_timeout_ms=500"),
         format!("redis+cluster://user:{CANARY}@{at}?connect_timeout_ms=500"),
-        // The name of a key is no secret.
+        // The name of a key is not secret.
         format!(
             "s3://AKIAKEY:{CANARY}@bucket\
              ?endpoint=http://{at}&region=x&path_style=true&response_timeout_ms=500"

@@ -221,7 +221,7 @@ impl CompactionAgent {
         if after >= before {
             return Err(failed(
                 ErrorKind::Unexpected,
-                "the rewritten conversation is not shorter than the original",
+                "the rewritten conversation is not shorter than the original; the thread stays as it is",
             ));
         }
         let replacement = Replacement::new(up_to, rewritten).with_seen(info.last.max(up_to));
@@ -319,7 +319,12 @@ impl CompactionAgent {
         };
         let timeout = Duration::from_millis(self.config.timeout_ms);
         let answer = tokio::time::timeout(timeout, self.model.generate(request)).await.map_err(late)??;
-        let garbage = || failed(ErrorKind::Unexpected, "the model's response is not the requested JSON");
+        let garbage = || {
+            failed(
+                ErrorKind::Unexpected,
+                "the model's response is not the requested JSON; try again or use another model",
+            )
+        };
         if is_cut_off(&answer) {
             return Err(garbage());
         }

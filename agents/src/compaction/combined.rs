@@ -95,8 +95,8 @@ impl CompactionStrategy for CombinedMemory {
     fn reach(&self) -> Reach {
         let all = self.long_term.iter().chain(&self.short_term);
         let first = all.map(|strategy| strategy.reach()).find(|reach| *reach != Reach::Each);
-        // Without any strategy everything is included. Strategies that look at each message alone do not
-        // limit the caller's next strategy.
+        // Without any strategy everything is included. Strategies that process each message independently
+        // do not limit the caller's next strategy.
         match first {
             Some(reach) => reach,
             None if self.long_term.is_empty() && self.short_term.is_empty() => Reach::Everything,

@@ -45,7 +45,7 @@ impl KnowledgeBaseConfig {
 
 /// The largest number of summaries to add to a window.
 const HITS_MAX: usize = 5;
-const HEADING: &str = "Earlier summaries of the conversation that fit what is asked:";
+const HEADING: &str = "Earlier summaries of the conversation that match the question:";
 
 /// A collection that receives each summary, embedded by the store's embedder. With [an
 /// embedder](Self::with_embedder) it is also searched for each question.

@@ -1,8 +1,8 @@
 //! Drafts: summaries that a model was paid for and that are not stored yet.
 //!
-//! A turn stores its summary when it completes. Until then the draft is in the same bucket, where no reader
-//! looks for it. Another process that needs the same summary uses the draft instead of a second model call,
-//! even if the first turn is cancelled or its process ends.
+//! A turn stores its summary when it completes. Until then the draft is in the same bucket, where readers
+//! do not look for it. Another process that needs the same summary uses the draft instead of a second model
+//! call, even if the first turn is cancelled or its process ends.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ struct Draft {
     summary: Summary,
 }
 
-/// Returns the identity of what a new summary extends: the summary before it, otherwise the first message
-/// that it covers. Returns `None` if neither exists.
+/// Returns the identity of the data that a new summary extends: the previous summary, otherwise the first
+/// covered message. Returns `None` if neither exists.
 pub(crate) fn base_of(before: Option<(Seq, &str)>, first: Option<MessageMark>) -> Option<String> {
     match before {
         Some((up_to, text)) => Some(format!("{up_to}/{}", hex(&Sha256::digest(text)))),
@@ -43,7 +43,7 @@ pub(crate) fn base_of(before: Option<(Seq, &str)>, first: Option<MessageMark>) -
     }
 }
 
-/// Returns the identity of what a summary of these messages extends.
+/// Returns the identity of the data that a summary of these messages extends.
 pub(super) fn base_of_messages(before: Option<&Summary>, old: &[WindowMessage]) -> Option<String> {
     base_of(before.map(|before| (before.up_to, &*before.text)), old.first().and_then(MessageMark::of))
 }

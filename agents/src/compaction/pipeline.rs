@@ -76,7 +76,7 @@ impl Pipeline {
         &self.strategies
     }
 
-    /// Returns the number of strategies at the front that look at each message alone.
+    /// Returns the number of strategies at the front that process each message independently.
     ///
     /// A reader that pages backwards may run these on each page as it arrives, and measure their result. A
     /// reach in bytes or tokens applies to the messages that the next strategy receives.
@@ -175,7 +175,7 @@ mod tests {
 
     /// Proves: RAVI-5
     #[test]
-    fn the_first_strategy_that_looks_beyond_a_message_sets_the_reach() {
+    fn the_first_strategy_across_messages_sets_the_reach() {
         let each = ToolResultTruncation::default;
         let pipeline = Pipeline::new().then(each()).then(SlidingWindow::default());
         assert_eq!(pipeline.reach(), Reach::Messages(100));

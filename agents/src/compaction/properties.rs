@@ -173,7 +173,7 @@ fn keeps_the_rules(strategy: &dyn CompactionStrategy, input: &Window) -> Result<
 }
 
 /// Checks the window that a provider receives after any strategy. It contains every call with a result, and
-/// everything that was said.
+/// every text of the conversation.
 fn provider_receives(output: &Window) -> Checked {
     let closed = close_tool_calls(&output.messages);
     valid_for_providers(&closed)?;
@@ -185,7 +185,7 @@ fn provider_receives(output: &Window) -> Checked {
         texts.sort();
         texts
     };
-    ensure(said(&output.messages) == said(&closed), || "lost what was said".to_owned())?;
+    ensure(said(&output.messages) == said(&closed), || "lost a part of the conversation".to_owned())?;
     let answered = |messages: &[WindowMessage]| {
         let mut answered = 0;
         for (place, message) in messages.iter().enumerate() {

@@ -199,7 +199,9 @@ pub(super) fn question(previous: Option<&str>, transcript: &str) -> String {
     previous.map_or_else(
         || format!("The conversation:\n{transcript}"),
         |previous| {
-            format!("The summary of what came before:\n{previous}\n\nThe conversation since:\n{transcript}")
+            format!(
+                "Summary of the earlier conversation:\n{previous}\n\nThe conversation since:\n{transcript}"
+            )
         },
     )
 }

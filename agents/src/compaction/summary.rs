@@ -29,7 +29,7 @@ pub struct Summary {
     pub messages: u64,
     /// The name of the strategy that made the summary.
     pub strategy: String,
-    /// The first and last covered message, to check that the thread still holds what the summary describes.
+    /// The first and last covered message, to check that the thread still contains the summarized messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<Covered>,
 }

@@ -163,7 +163,10 @@ impl SummaryMaker {
             ));
         }
         if !answer.tool_calls.is_empty() || answer.text.trim().is_empty() {
-            return Err(failed(ErrorKind::Unexpected, "the model's response is not a summary"));
+            return Err(failed(
+                ErrorKind::Unexpected,
+                "the model's response is not a summary; try again or use another model",
+            ));
         }
         // The limit is doubled because the model may count tokens differently. A longer reply ignored the
         // instructions.
@@ -355,7 +358,7 @@ impl SummaryMaker {
         if tokens >= replaced && !grown {
             return Err(failed(
                 ErrorKind::Unexpected,
-                "the summary is not shorter than the messages that it replaces",
+                "the summary is not shorter than the messages that it replaces; the messages stay",
             ));
         }
         let Some(Origin::Stored(up_to)) = part.last().map(|message| message.origin) else {

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn threads_whose_names_join_to_the_same_text_have_their_own_summaries() {
+    async fn threads_whose_names_join_to_the_same_text_have_separate_summaries() {
         let (_, store) = open();
         let long = "x".repeat(512);
         let names = [("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c"), (&*long, "s"), ("s", &*long)];

@@ -187,7 +187,7 @@ mod tests {
 
     /// Proves: RAVI-10
     #[tokio::test]
-    async fn calls_and_results_count_and_leave_together() {
+    async fn calls_and_results_count_and_are_dropped_together() {
         let call = ChatMessage::assistant("").with_tool_call(ToolCall::new("1", "tool", "{}"));
         let window = Window::injected([call, ChatMessage::tool([ToolResult::new("1", "xxxx")])]);
         assert!(texts(Truncation::chars(9).unwrap(), &window).await.is_empty());

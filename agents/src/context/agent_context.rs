@@ -355,7 +355,8 @@ impl AgentContext {
         Ok(())
     }
 
-    /// Adds the new messages at the end, after applying the strategies that look at each message alone.
+    /// Adds the new messages at the end, after applying the strategies that process each message
+    /// independently.
     async fn add_new(
         &self,
         each: &[Arc<dyn CompactionStrategy>],
@@ -381,8 +382,8 @@ fn check_new(new: &[ChatMessage]) -> Result<()> {
     new.iter().try_for_each(|message| message.check("context.window"))
 }
 
-/// Puts the summary in front of every stage, in the form that the strategies that look at each message alone
-/// give it.
+/// Puts the summary in front of every stage, in the form that the strategies that process each message
+/// independently give it.
 async fn begin_with(
     back: &mut ReadBack,
     summary: &Summary,

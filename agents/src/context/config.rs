@@ -116,8 +116,8 @@ impl ContextConfig {
     }
 
     /// Limits the number of messages that a window with a memory filter reads, newest first. A filtered
-    /// window may need many messages, because strategies that look at each message alone may drop messages
-    /// that the filter keeps. Messages that the store's filter skips do not count. The default is
+    /// window may need many messages, because strategies that process each message independently may drop
+    /// messages that the filter keeps. Messages that the store's filter skips do not count. The default is
     /// [`SCAN_MESSAGES_MAX_DEFAULT`].
     #[must_use]
     pub fn with_scan_messages_max(mut self, messages: u64) -> Self {

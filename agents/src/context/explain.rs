@@ -253,7 +253,7 @@ impl Assembly {
         }
     }
 
-    /// Adds new messages, with their form after each strategy that looks at each message alone.
+    /// Adds new messages, with their form after each strategy that processes each message independently.
     pub(super) fn add(&mut self, new: Vec<Vec<WindowMessage>>) {
         self.window.messages.extend(new.last().cloned().unwrap_or_default());
         if let Some(stages) = &mut self.stages {

@@ -25,8 +25,8 @@ pub(super) struct Reader<'a> {
     pub(super) filter: &'a MemoryFilter,
     pub(super) last: Option<usize>,
     pub(super) max_bytes: Option<u64>,
-    /// The strategies that look at each message alone. They run on each page, and the reach applies to their
-    /// result.
+    /// The strategies that process each message independently. They run on each page, and the reach applies
+    /// to their result.
     pub(super) each: &'a [Arc<dyn CompactionStrategy>],
     pub(super) reach: Reach,
     pub(super) counter: &'a dyn TokenCounter,
@@ -171,7 +171,7 @@ impl Reader<'_> {
         page
     }
 
-    /// Applies the strategies that look at each message alone to a page, oldest first.
+    /// Applies the strategies that process each message independently to a page, oldest first.
     async fn pass(&self, page: Vec<StoredMessage>, order: Order) -> Result<Vec<Vec<WindowMessage>>> {
         let mut stages = Vec::new();
         let mut keep = |messages: &[WindowMessage]| {

@@ -192,9 +192,12 @@ impl OpenAiEmbedder {
         response.data.sort_by_key(|item| item.index);
         let in_order = response.data.iter().enumerate().all(|(place, item)| item.index == place);
         if response.data.len() != texts.len() || !in_order {
-            return Err(wrong("the server returned another number of embeddings than texts")
-                .with_context("texts", check::size(texts.len()))
-                .with_context("embeddings", check::size(response.data.len())));
+            return Err(wrong(
+                "the server returned another number of embeddings than texts; check the URL \
+                and the model's name",
+            )
+            .with_context("texts", check::size(texts.len()))
+            .with_context("embeddings", check::size(response.data.len())));
         }
         let embedding = |item: wire::WireEmbedding| {
             if item.embedding.len() != self.dimensions {
@@ -205,7 +208,9 @@ impl OpenAiEmbedder {
                 .with_context("expected", check::size(self.dimensions))
                 .with_context("dimensions", check::size(item.embedding.len())));
             }
-            Embedding::new(item.embedding).map_err(|_| wrong("the server returned an embedding of length 0"))
+            Embedding::new(item.embedding).map_err(|_| {
+                wrong("the server returned an embedding of length 0; check the text and the model's name")
+            })
         };
         response.data.into_iter().map(embedding).collect()
     }

@@ -103,7 +103,7 @@ impl Sessions {
     /// The errors of the stores.
     ///
     /// # Cancellation
-    /// The session either exists or is gone for all readers. Repeat the call to remove the remaining data.
+    /// For all readers, the session either exists or does not. Repeat the call to remove the remaining data.
     pub async fn delete(&self, id: &SessionId) -> Result<bool> {
         const OPERATION: &str = "session.delete";
         let was_there = self.records.mark_deleted(OPERATION, id).await?;

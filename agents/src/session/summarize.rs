@@ -22,7 +22,7 @@ const CLAIM_MARGIN: Duration = Duration::from_secs(10);
 const OUTPUT_PART: u64 = 4;
 const OUTPUT_TOKENS_MIN: u64 = 64;
 
-const INSTRUCTIONS: &str = "Summarize the conversation below for somebody who goes on with it. Keep names, \
+const INSTRUCTIONS: &str = "Summarize the conversation below for a reader who must continue it. Keep names, \
                             numbers, decisions, open questions and what was promised. Write plain sentences \
                             and nothing but the summary.";
 
@@ -143,7 +143,7 @@ struct Job<'a> {
     reader: &'a Reader,
     thread: &'a Thread,
     sizes: Sizes,
-    /// The identity of what the summary extends.
+    /// The identity of the data that the summary extends.
     base: Option<String>,
     held: Option<Held>,
 }
@@ -227,11 +227,15 @@ impl Job<'_> {
             return Err(Error::new(
                 ErrorKind::Unexpected,
                 OPERATION,
-                "the model's response is not a summary",
+                "the model's response is not a summary; try again or use another model",
             ));
         }
         if crate::model::is_cut_off(&answer) {
-            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the model's summary was cut off"));
+            return Err(Error::new(
+                ErrorKind::Unexpected,
+                OPERATION,
+                "the model's summary was cut off at its token limit; raise the limit of the model",
+            ));
         }
         if self.reader.tokens(&ChatMessage::system(text)) > self.sizes.max_tokens / 2 {
             return Err(Error::new(

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cap_is_exact_to_the_byte_whichever_stripe_has_a_reserve() {
+    fn the_cap_is_exact_to_the_byte_for_every_stripe_with_a_reserve() {
         let quota = Quota::new(STRIPES as u64 * RESERVE_BYTES);
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -45,8 +45,8 @@ pub(crate) trait Record {
 pub(crate) struct Slot<T> {
     state: Mutex<Option<T>>,
     changed: Notify,
-    /// The number of followers. A write without followers notifies nobody. A follower is counted before it
-    /// reads the state, so a writer that changes the state after that read sees it counted.
+    /// The number of followers. A write without followers sends no notification. A follower is counted
+    /// before it reads the state, so a writer that changes the state after that read sees it counted.
     followers: AtomicUsize,
     /// The time at which the backend next checks the record for expired data, never later than the actual
     /// expiry; `i64::MAX` without a check.

@@ -11,7 +11,7 @@ mod cost {
     pub(super) const WORD_AFTER_MARK: u64 = 1_050;
     /// A further word in a name such as `sizeBytes`, or letters after digits.
     pub(super) const WORD_IN_WORD: u64 = 1_180;
-    /// A letter of a word after the fifth.
+    /// A letter of a word, from the sixth on.
     pub(super) const LONG_WORD_LETTER: u64 = 40;
     /// A capital letter after the second in a row.
     pub(super) const CAPITAL: u64 = 265;

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_is_named_only_where_it_is_published() {
+    fn only_published_encodings_are_named() {
         assert_eq!(encoding_of("gpt-4o-mini"), Some(Encoding::O200k));
         assert_eq!(encoding_of("gpt-5.1"), Some(Encoding::O200k));
         assert_eq!(encoding_of("gpt-4-turbo"), Some(Encoding::Cl100k));

@@ -46,7 +46,7 @@ pub(super) fn are_common(written: &RawValue) -> bool {
     if asks_nothing(written) {
         return true;
     }
-    // A value that is no list is refused where the calls are read.
+    // The reader of the calls refuses a value that is not a list.
     let Ok(items) = serde_json::from_str::<Vec<Box<RawValue>>>(written.get()) else { return true };
     items.iter().all(|item| {
         let Ok(call) = Fields::parse(item.get(), "tool_calls[]") else { return true };

@@ -75,7 +75,7 @@ impl Content {
     }
 }
 
-/// Returns `true` if a content is no list, or a list of texts only.
+/// Returns `true` if a content is not a list, or is a list of only texts.
 pub(super) fn is_text_only(json: &str) -> bool {
     if !json.starts_with('[') {
         return true;

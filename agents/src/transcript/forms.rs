@@ -1,5 +1,4 @@
-//! Lines in the forms of providers and their tools: what a message holds of each, and the line that it
-//! becomes again.
+//! The formats of providers and their tools: conversion of a line to a message, and back to the same line.
 
 use larder_kernel::{ToolCall, check};
 use serde_json::json;
@@ -272,7 +271,7 @@ fn a_document_holds_its_messages_and_instructions() {
 }
 
 #[test]
-fn content_that_is_no_text_counts_in_tokens_characters_and_summaries() {
+fn content_other_than_text_counts_in_tokens_characters_and_summaries() {
     use crate::tokens::{EstimatedTokenCounter, TokenCounter as _};
     for line in [
         r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"a":1}}]}"#,

@@ -54,7 +54,7 @@ pub(super) fn round_trip(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn hostile_lines_come_back_as_they_were_written() {
+fn hostile_lines_are_exported_unchanged() {
     let lines = [
         concat!(
             r#"{"role":"user","content":"","a":null,"b":{"c":[null,{"d":-0.0}]},"n":1e16,"z":0.0,"m":-0,"#,
@@ -143,7 +143,7 @@ fn fields_of_a_line_become_text_calls_and_metadata() {
 }
 
 #[test]
-fn a_line_that_is_no_message_is_refused_by_the_name_of_the_field() {
+fn a_line_that_is_not_a_message_is_refused_by_the_name_of_the_field() {
     let deep = format!(r#"{{"role":"user","content":"x","d":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
     let large = format!(r#"{{"role":"user","content":"x","m":"{}"}}"#, "x".repeat(4 * 1024 * 1024));
     let refused = [
@@ -186,7 +186,7 @@ fn a_line_that_is_no_message_is_refused_by_the_name_of_the_field() {
 }
 
 #[test]
-fn a_message_that_came_from_no_line_is_the_same_after_a_line() {
+fn a_message_without_a_line_is_equal_after_a_round_trip() {
     let at: Timestamp = "2026-01-02T03:04:05.000006Z".parse().unwrap();
     let mut message = ChatMessage::user("look")
         .with_created_at(at)
@@ -415,7 +415,7 @@ impl Chance {
 }
 
 #[test]
-fn random_lines_come_back_as_they_were_written() {
+fn random_lines_are_exported_unchanged() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("LARDER_PROPERTY_SEED") {
         Some(seed) => seed..seed + 1,

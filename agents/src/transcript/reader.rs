@@ -17,7 +17,7 @@ const INSTRUCTIONS: [&str; 4] = ["system", "instructions", "systemInstruction", 
 /// The fields by which the line of a log is recognized.
 const LOG: [&str; 6] = ["uuid", "leafUuid", "sessionId", "messageId", "timestamp", "snapshot"];
 
-/// Counts of what a reader changed or left out.
+/// Counts of the changes and omissions of a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TranscriptReport {
@@ -64,7 +64,7 @@ impl TranscriptReader {
         Self::default()
     }
 
-    /// Replaces halves of surrogate pairs, which are no characters, with U+FFFD, and counts them.
+    /// Replaces halves of surrogate pairs, which are not characters, with U+FFFD, and counts them.
     #[must_use]
     pub fn lossy(mut self) -> Self {
         self.lossy = true;
@@ -81,7 +81,7 @@ impl TranscriptReader {
     /// `{"messages": […]}`, and none for the line of a log without a message.
     ///
     /// # Errors
-    /// `InvalidInput` with the field, for a value that is no message or that no store accepts. The error
+    /// `InvalidInput` with the field, for a value that is not a message or that no store accepts. The error
     /// contains names of fields, and no content. The context `line` is the line in the value, if it has
     /// several.
     pub fn read(&mut self, json: &str) -> Result<Vec<ChatMessage>> {
@@ -228,7 +228,7 @@ impl TranscriptReader {
 /// The name of the list of a document, and its items.
 type Document = (&'static str, Vec<Box<RawValue>>);
 
-/// Returns the list of messages of a document that is no message itself.
+/// Returns the list of messages of a document that is not a message.
 fn document(fields: &Fields) -> Result<Option<Document>> {
     if fields.has(ROLE) || fields.has("call_id") || is_item(fields) {
         return Ok(None);

@@ -78,7 +78,7 @@ impl Fault {
         };
         let message = match self.kind {
             Kind::Surrogate => format!(
-                "half of a surrogate pair, which is no character, at {place} (`lossy` replaces it with \
+                "half of a surrogate pair, which is not a character, at {place} (`lossy` replaces it with \
                  U+FFFD)"
             ),
             Kind::Range => {

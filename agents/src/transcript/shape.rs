@@ -18,13 +18,13 @@ pub(super) enum Shape {
     List(Vec<Self>),
     /// An object.
     Object(Vec<(String, Self)>),
-    /// A string: the next piece of a text.
+    /// A string. Its text is the next piece.
     Text(Owner, usize),
-    /// A string within the next piece of a text, after a label of this length and before `]`.
+    /// A string. Its text is in the next piece, after a label of this length and before `]`.
     Marked(Owner, usize, usize),
-    /// JSON that the next piece of a text describes.
+    /// JSON. The next piece of a text is its description.
     Shown(Owner, usize, Box<RawValue>),
-    /// Any JSON: the next piece of a text is its JSON text.
+    /// Any JSON. The next piece is its JSON text.
     Json(Owner, usize),
     /// The id of a call.
     CallId(usize),

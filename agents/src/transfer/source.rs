@@ -78,6 +78,6 @@ impl From<Archive> for Source {
 
 /// Returns the error for a requested contract that a side does not have.
 pub(crate) fn lacking(contract: Contract) -> Error {
-    let message = "the source or the target has no store for this contract";
+    let message = "the source or the target has no store for this contract; select other contracts";
     Error::new(ErrorKind::Unsupported, "transfer.walk", message).with_context("contract", contract.as_str())
 }

@@ -171,10 +171,18 @@ impl CarryForward {
 
     fn fitting(&self, text: String) -> Result<String> {
         if text.trim().is_empty() {
-            return Err(Error::new(ErrorKind::Unexpected, OPERATION, "the summarizer returned no text"));
+            return Err(Error::new(
+                ErrorKind::Unexpected,
+                OPERATION,
+                "the summarizer returned no text; try again or use another one",
+            ));
         }
         if text.len() > self.text_bytes_max {
-            let error = Error::new(ErrorKind::Unexpected, OPERATION, "the summary is too long");
+            let error = Error::new(
+                ErrorKind::Unexpected,
+                OPERATION,
+                "the summary is too long; request a shorter one",
+            );
             return Err(error.with_limit(check::size(text.len()), check::size(self.text_bytes_max)));
         }
         Ok(text)

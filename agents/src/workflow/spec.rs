@@ -29,7 +29,7 @@ pub enum Control {
     /// The user continues: the transition is committed at the end of the turn.
     #[default]
     User,
-    /// The agent continues: the transition is committed immediately, and the turn goes on.
+    /// The agent continues: the transition is committed immediately, and the turn continues.
     Agent,
 }
 

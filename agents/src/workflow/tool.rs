@@ -70,7 +70,7 @@ pub(crate) fn arrival(name: &str, state: &StateSpec, task: &str, committed: bool
     let next = match (state.is_terminal(), state.control()) {
         (true, _) => "The workflow ends in this state. Finish your turn.",
         (false, Control::User) => "The user speaks next. Finish your turn.",
-        (false, Control::Agent) => "You keep the turn. Do the task and go on.",
+        (false, Control::Agent) => "You keep the turn. Do the task and continue.",
     };
     let mut told = json!({
         "state": name,

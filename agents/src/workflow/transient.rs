@@ -1,7 +1,7 @@
 //! The summaries of transient states.
 //!
 //! The summary of a persistent state is part of the stored run. The summary of a transient state would store
-//! what was said in it, so only the handle holds it.
+//! its conversation, so only the handle holds it.
 
 use super::record::{Carried, Record};
 

@@ -160,17 +160,16 @@ impl Workflow {
         let event = event_of(call).map_err(|error| format!("{}. Events: {events}", error.message()))?;
         let Some(to) = state.target(&event) else {
             return Err(if events.is_empty() {
-                "The workflow has ended: no event leads on.".to_owned()
+                "The workflow has ended. Finish your turn.".to_owned()
             } else {
                 format!("This state has no such event. Events: {events}")
             });
         };
         if turn.fired >= self.spec.max_transitions_per_turn() {
-            return Err("This turn has made as many transitions as it may. Finish your turn.".to_owned());
+            return Err("This turn has reached its limit of transitions. Finish your turn.".to_owned());
         }
-        self.check_room("workflow.on_tool_call").map_err(|_| {
-            "The workflow has made as many transitions as it may. Finish your turn.".to_owned()
-        })?;
+        self.check_room("workflow.on_tool_call")
+            .map_err(|_| "The workflow has reached its limit of transitions. Finish your turn.".to_owned())?;
         Ok((event, to.to_owned()))
     }
 

@@ -5,7 +5,7 @@
 -- milliseconds since 1970-01-01T00:00:00Z on the database's clock, or NULL.
 --
 -- Every key begins with the namespace, so that the tables can be partitioned by its hash, or distributed by it with
--- Citus, without moving a row away from its neighbours.
+-- Citus, without moving a row away from its neighbors.
 
 -- Format --------------------------------------------------------------------------------------------------------------
 
@@ -32,13 +32,13 @@ CREATE FUNCTION larder.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
 
 -- Returns the number under which a change of a thread or a bucket is announced. Two of them may share a number, which
--- costs a read in vain.
+-- costs one useless read.
 CREATE FUNCTION larder.wake(VARIADIC parts text[]) RETURNS bigint LANGUAGE sql STABLE AS
 $$ SELECT hashtextextended(array_to_string(parts, E'\x01'), 0) $$;
 
--- Returns whether nobody listens, so that the transaction need not announce its change: all commits that announce queue for
+-- Returns whether no session listens, so that the transaction need not announce its change: all commits that announce queue for
 -- one lock of the server until they are flushed. A listener holds the second lock shared, so if a writer gets it alone for
--- a moment, there is no listener. Every writer holds the fourth lock shared until its transaction ends: a new listener waits
+-- a moment, no listener exists. Every writer holds the fourth lock shared until its transaction ends: a new listener waits
 -- for the writers that may have looked before, and then reads the log.
 CREATE FUNCTION larder.nobody_listens() RETURNS boolean LANGUAGE sql VOLATILE AS $$
     SELECT CASE
@@ -48,7 +48,7 @@ CREATE FUNCTION larder.nobody_listens() RETURNS boolean LANGUAGE sql VOLATILE AS
     END
 $$;
 
--- Announces a change when the transaction commits, if anybody may be listening.
+-- Announces a change when the transaction commits, if a session may listen.
 CREATE FUNCTION larder.announce(wake bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT larder.nobody_listens() THEN
@@ -59,14 +59,14 @@ $$;
 
 -- History -------------------------------------------------------------------------------------------------------------
 
--- One row a thread. The row outlives a clear, so that its numbers go on. Its lock orders the thread's writers, so numbers
+-- One row per thread. The row outlives a clear, so that its numbers continue. Its lock orders the thread's writers, so numbers
 -- become visible in their order.
 --
 -- `changed_seq`       the number of the last clear, run clear or replacement
 -- `sweep_ms`          when to look whether the thread has expired: never later than its expiry, but earlier if the expiry
 --                     was prolonged, so that prolonging does not write the index; NULL if the thread does not expire
 -- `watched_until_ms`  until when appends are announced: a subscriber renews it, and an append reads it in the row that it
---                     writes anyway; NULL if nobody subscribed lately
+--                     writes anyway; NULL without a recent subscription
 CREATE TABLE larder.threads (
     namespace text COLLATE "C" NOT NULL,
     agent text COLLATE "C" NOT NULL,
@@ -85,8 +85,9 @@ CREATE TABLE larder.threads (
 ) WITH (fillfactor = 70);
 CREATE INDEX threads_to_sweep ON larder.threads (sweep_ms) WHERE sweep_ms IS NOT NULL;
 
--- `placed_by` is the number of the replacement that put the message here, or NULL if it was appended. `body` is the message,
--- perhaps compressed; its first byte is the form of the rest. `author` and `author_role` are empty if the message names none; a filter by author does not read the body.
+-- `placed_by` is the number of the replacement that inserted the message, or NULL if it was appended. `body` is the message,
+-- perhaps compressed; its first byte is the form of the rest. `author` and `author_role` are empty if the message has none; a
+-- filter by author does not read the body.
 CREATE TABLE larder.messages (
     namespace text COLLATE "C" NOT NULL,
     thread bigint NOT NULL,
@@ -220,7 +221,7 @@ BEGIN
 END
 $$;
 
--- Announces a thread that was written, if somebody still subscribes to it, and returns its id.
+-- Announces a thread that was written, if it has a subscriber, and returns its id.
 CREATE FUNCTION larder.announced(
     id bigint, watched_until_ms bigint, namespace text, agent text, session text
 ) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
@@ -232,8 +233,8 @@ BEGIN
 END
 $$;
 
--- Notes that somebody subscribes to the thread, and returns whether that was noted: not if the thread does not exist, another
--- transaction holds it for long, or the server is a standby. A subscriber that was not noted has to poll.
+-- Records a subscription to the thread, and returns whether it was recorded: not if the thread does not exist, another
+-- transaction holds it for long, or the server is a standby. Otherwise the subscriber must poll.
 CREATE FUNCTION larder.watch_thread(
     in_namespace text, in_agent text, in_session text, in_lease_ms bigint
 ) RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '250ms' AS $$

@@ -1,4 +1,4 @@
--- The schema of version 11, continued: what writes and removes messages.
+-- The schema of version 11, continued: the functions that write and remove messages.
 
 -- Appends messages, and returns their first and last number, or NULL if the idempotency key was used for other messages.
 CREATE FUNCTION larder.append(
@@ -12,7 +12,7 @@ DECLARE
     batch_count bigint := cardinality(bodies);
     batch_bytes bigint;
 BEGIN
-    -- The most frequent case, in the fewest steps: one message for a thread that is there and lives for good.
+    -- The most frequent case, in the fewest steps: one message for an existing thread without a time to live.
     IF batch_count = 1 AND in_key IS NULL AND in_ttl_ms IS NULL THEN
         UPDATE larder.threads s
         SET last_seq = s.last_seq + 1, messages = s.messages + 1, bytes = s.bytes + sizes[1]
@@ -109,7 +109,7 @@ BEGIN
 END
 $$;
 
--- Clears a thread, and returns how many messages it had.
+-- Clears a thread, and returns the number of its messages.
 CREATE FUNCTION larder.clear_thread(in_namespace text, in_agent text, in_session text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -126,7 +126,7 @@ BEGIN
 END
 $$;
 
--- Removes the messages of one run, and returns how many there were.
+-- Removes the messages of one run, and returns their number.
 CREATE FUNCTION larder.clear_run(in_namespace text, in_agent text, in_session text, in_run text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -167,7 +167,7 @@ DECLARE
     target larder.threads;
     copied_bytes bigint;
 BEGIN
-    -- Both are locked in one order, so that two forks across each other wait instead of killing one another.
+    -- Both are locked in one order, so that two forks in opposite directions wait instead of deadlocking.
     IF (from_agent COLLATE "C", from_session COLLATE "C") < (to_agent COLLATE "C", to_session COLLATE "C") THEN
         source := larder.lock_thread(in_namespace, from_agent, from_session, false);
         target := larder.lock_thread(in_namespace, to_agent, to_session, true);
@@ -199,7 +199,7 @@ BEGIN
 END
 $$;
 
--- Replaces the beginning of a thread by other messages. `out_state`: 0 done, 1 the thread does not reach that far, 2 it lost
+-- Replaces the beginning of a thread with other messages. `out_state`: 0 done, 1 the thread does not reach that far, 2 it lost
 -- messages since the caller read it.
 CREATE FUNCTION larder.replace_beginning(
     in_namespace text, in_agent text, in_session text, in_up_to bigint, in_seen bigint,
@@ -229,7 +229,7 @@ BEGIN
     INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, placed_by, run, author, author_role, body)
     SELECT in_namespace, t.id, in_up_to - placed + m.i, m.size, t.bytes, t.last_seq, m.run, m.author, m.role, m.body
     FROM unnest(runs, authors, roles, sizes, bodies) WITH ORDINALITY AS m (run, author, role, size, body, i);
-    -- The new messages may stand on the numbers of these events, and the event that follows tells all they told.
+    -- The new messages can take the numbers of these events. The following event replaces them.
     DELETE FROM larder.thread_events e
     WHERE e.namespace = in_namespace AND e.thread = t.id AND (e.seq <= in_up_to OR e.up_to <= in_up_to);
     INSERT INTO larder.thread_events (namespace, thread, seq, kind, removed, up_to, thread_bytes)
@@ -259,8 +259,8 @@ END
 $$;
 
 -- Removes messages of a thread whose time to live has passed, up to a number and a size. `out_state`: 0 another transaction
--- holds the thread, 1 it has not expired, 2 its messages are gone, 3 some are gone and the thread stays expired, whatever the
--- clock says.
+-- holds the thread, 1 it has not expired, 2 its messages were removed, 3 some were removed and the thread stays expired
+-- regardless of the clock.
 CREATE FUNCTION larder.sweep_thread(
     in_namespace text, in_agent text, in_session text, messages_max bigint, bytes_max bigint, OUT out_state integer
 ) LANGUAGE plpgsql AS $$
@@ -299,7 +299,7 @@ BEGIN
 END
 $$;
 
--- Erases up to `at_most` threads of the namespace, and returns how many there were.
+-- Erases up to `at_most` threads of the namespace, and returns their number.
 CREATE FUNCTION larder.erase_threads(in_namespace text, at_most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     gone bigint[];

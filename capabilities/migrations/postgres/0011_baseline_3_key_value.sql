@@ -1,6 +1,6 @@
 -- The schema of version 11, continued: key-value.
 
--- One row a bucket. The row outlives its keys, so that its revisions go on. Its lock orders the bucket's writers.
+-- One row per bucket. The row outlives its keys, so that its revisions continue. Its lock orders the bucket's writers.
 -- `forgotten_revision` is the greatest revision of a tombstone that was dropped. `sweep_ms` is as in `threads`.
 CREATE TABLE larder.kv_buckets (
     namespace text COLLATE "C" NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE larder.kv_entries (
 CREATE INDEX kv_entries_by_revision ON larder.kv_entries (namespace, bucket, revision);
 CREATE INDEX kv_entries_by_expiry ON larder.kv_entries (namespace, bucket, expires_ms) WHERE expires_ms IS NOT NULL;
 
--- Keys that are gone, with the revision at which they went. `expired` is true if the time to live passed, and false if the
+-- Tombstones: removed keys, with the revision of their removal. `expired` is true if the time to live passed, and false if the
 -- key was deleted; the revision of an expired key is that of its last put.
 CREATE TABLE larder.kv_tombstones (
     namespace text COLLATE "C" NOT NULL,
@@ -59,7 +59,7 @@ CREATE FUNCTION larder.kv_revision(in_namespace text, in_bucket text, in_key tex
         AND (e.expires_ms IS NULL OR e.expires_ms > larder.now_ms());
 $$;
 
--- Drops the oldest tombstones of a locked bucket beyond `kept`, and notes the greatest revision dropped.
+-- Drops the oldest tombstones of a locked bucket beyond `kept`, and stores the greatest dropped revision.
 CREATE FUNCTION larder.kv_forget(in_namespace text, in_bucket text, in_expired boolean, kept bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -79,7 +79,7 @@ END
 $$;
 
 -- Ends a write to a locked bucket: saves and announces the revision, turns entries that expired a while ago into tombstones
--- (watchers that are under way have read their put by then), and drops old tombstones now and then.
+-- (watchers in progress have read their put by then), and drops old tombstones from time to time.
 CREATE FUNCTION larder.kv_written(in_namespace text, in_bucket text, in_revision bigint, kept bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

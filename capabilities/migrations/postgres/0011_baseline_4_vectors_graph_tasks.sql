@@ -35,11 +35,11 @@ RETURNS name LANGUAGE sql STABLE AS $$
 $$;
 
 -- Returns the `most` nearest documents that satisfy a condition, if fewer than `few` satisfy it and the collection has its
--- index, which the last column says. Otherwise, or if the embeddings have another dimension, returns the collection's row
+-- index, as the last column states. Otherwise, or if the embeddings have another dimension, returns the collection's row
 -- without a document.
 --
--- Only a plan that knows the collection uses its indexes, so each call is planned; a session may keep the plan of a prepared
--- statement for all collections. The distance is computed on the way: keeping the direction would copy it.
+-- Only a plan for the given collection uses its indexes, so each call is planned; a session may keep the plan of a prepared
+-- statement for all collections. The distance is computed during the scan, because storing the direction would copy it.
 CREATE FUNCTION larder.nearest_among_few(
     in_namespace text, in_collection text, query real[], most bigint, in_dimensions integer, condition text, few bigint
 ) RETURNS TABLE (
@@ -69,7 +69,7 @@ $$;
 
 -- Graph ---------------------------------------------------------------------------------------------------------------
 
--- `replaced` tells an upsert which rows it made and which it replaced.
+-- `replaced` distinguishes replaced rows from created rows in an upsert.
 CREATE TABLE larder.entities (
     namespace TEXT COLLATE "C" NOT NULL,
     id TEXT COLLATE "C" NOT NULL,
@@ -99,9 +99,10 @@ CREATE INDEX relationships_by_type ON larder.relationships (namespace, relations
 CREATE INDEX relationships_by_source ON larder.relationships (namespace, source, id);
 CREATE INDEX relationships_by_target ON larder.relationships (namespace, target, id);
 
--- Returns what is reached from an entity within `depth` hops, up to `most` entities: the entities with their hops, then the
--- relationships that leave (or enter) those of fewer than `depth` hops, with hops NULL. A relationship that is walked both ways
--- comes twice. If the limit left out entities, relationships to them are left out too: an entity may have a million of them.
+-- Returns the data within `depth` hops of an entity, up to `most` entities: the entities with their hops, then the
+-- relationships from (or to) those of fewer than `depth` hops, with hops NULL. A relationship that is followed in both
+-- directions is returned twice. If the limit left out entities, relationships to them are left out too: an entity may have
+-- a million of them.
 --
 -- STABLE, so that all of it reads the caller's snapshot. The plans use the indexes whatever the arrays hold, and planning each
 -- call would cost as much as a short traversal.
@@ -113,7 +114,7 @@ CREATE FUNCTION larder.neighbors(
 DECLARE
     reached text[];
     hops integer[] := ARRAY[0];
-    -- Those of fewer than `depth` hops, whose relationships are walked.
+    -- The entities of fewer than `depth` hops, whose relationships are followed.
     passed text[] := '{}';
     level text[];
     following text[];
@@ -125,7 +126,7 @@ BEGIN
     level := reached;
     FOR hop IN 1..depth LOOP
         passed := passed || level;
-        -- What was met before is taken out by sorting or hashing: an array is searched from its beginning each time.
+        -- Removes known entities by sorting or hashing, because a search in an array starts from its beginning each time.
         SELECT array_agg(found.id) INTO following FROM (
             (SELECT r.target AS id FROM larder.relationships r
              WHERE forth AND r.namespace = in_namespace AND r.source = ANY (level)
@@ -164,7 +165,7 @@ $$;
 
 -- Tasks ---------------------------------------------------------------------------------------------------------------
 
--- One row a board. A deleted board keeps its row with `live` false, so that its numbers go on if it is created again. Every
+-- One row per board. A deleted board keeps its row with `live` false, so that its numbers continue if it is created again. Every
 -- change of a board or its tasks begins with a lock of this row.
 CREATE TABLE larder.boards (
     namespace TEXT COLLATE "C" NOT NULL,
@@ -226,7 +227,7 @@ DECLARE
     workers integer := cardinality(in_workers);
     free bigint[];
 BEGIN
-    -- What follows is decided alone, on what the one before left.
+    -- Locks the board, so that claims run one at a time, each on the state that the previous one left.
     SELECT b.* INTO board FROM larder.boards b
         WHERE b.namespace = in_namespace AND b.conversation = in_conversation AND b.agent = in_agent AND b.live
         FOR NO KEY UPDATE;
@@ -240,7 +241,7 @@ BEGIN
             AND t.status = 'planned'
          ORDER BY t.position LIMIT workers)
         UNION ALL
-        -- Apart from the order: for its sake, all tasks could be read by their places.
+        -- The subquery is separate from the sort. Otherwise the planner could read all tasks by position.
         (SELECT passed.position FROM (
             SELECT t.position FROM larder.tasks t
             WHERE t.namespace = in_namespace AND t.conversation = in_conversation AND t.agent = in_agent

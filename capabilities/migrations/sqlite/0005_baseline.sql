@@ -6,7 +6,7 @@
 
 -- History ----------------------------------------------------------------------------------------------------------
 
--- One row a thread. The row outlives a clear, so that its numbers go on.
+-- One row per thread. The row outlives a clear, so that its numbers continue.
 --
 -- `changed_seq`  the number of the last clear, run clear or replacement: a later replacement whose caller read an older
 --                state is refused
@@ -32,7 +32,7 @@ CREATE TABLE threads (
 CREATE INDEX threads_live ON threads (namespace, agent, session) WHERE live = 1;
 CREATE INDEX threads_to_sweep ON threads (sweep_ms) WHERE sweep_ms IS NOT NULL;
 
--- `placed_by` is the number of the replacement that put the message here, or NULL if it was appended. `author` and
+-- `placed_by` is the number of the replacement that inserted the message, or NULL if it was appended. `author` and
 -- `author_role` are empty if the message names none; a filter by author does not read the body. `body` may be compressed;
 -- its first byte is the form of the rest. `bytes` is the size of the message as the contract measures it.
 CREATE TABLE messages (
@@ -73,7 +73,7 @@ CREATE TABLE append_keys (
 
 -- Key-value --------------------------------------------------------------------------------------------------------
 
--- One row a bucket. The row outlives its keys, so that its revisions go on. `forgotten_revision` is the greatest revision
+-- One row per bucket. The row outlives its keys, so that its revisions continue. `forgotten_revision` is the greatest revision
 -- of a tombstone that was dropped; a watch from before it could miss a deletion. `sweep_ms` is as in `threads`.
 CREATE TABLE kv_buckets (
     namespace TEXT NOT NULL,
@@ -97,7 +97,7 @@ CREATE TABLE kv_entries (
 CREATE INDEX kv_entries_by_revision ON kv_entries (namespace, bucket, revision);
 CREATE INDEX kv_entries_by_expiry ON kv_entries (namespace, bucket, expires_ms) WHERE expires_ms IS NOT NULL;
 
--- Keys that are gone, with the revision at which they went. `expired` is 1 if the time to live passed, and 0 if the key was
+-- Tombstones: removed keys, with the revision of their removal. `expired` is 1 if the time to live passed, and 0 if the key was
 -- deleted; the revision of an expired key is that of its last put.
 CREATE TABLE kv_tombstones (
     namespace TEXT NOT NULL,
@@ -131,7 +131,7 @@ CREATE TABLE documents (
     UNIQUE (collection, id)
 ) STRICT;
 
--- Apart from the texts, so that a search reads nothing but numbers; the id is repeated here to rank equal scores.
+-- Separate from the texts, so that a search reads only numbers; the id is repeated here to rank equal scores.
 -- `embedding` is 32-bit little-endian floats, one after the other, and `norm` their Euclidean length.
 CREATE TABLE embeddings (
     key INTEGER PRIMARY KEY REFERENCES documents (key) ON DELETE CASCADE,
@@ -171,7 +171,7 @@ CREATE INDEX relationships_by_target ON relationships (target, id, source, relat
 
 -- Tasks ------------------------------------------------------------------------------------------------------------
 
--- One row a board. A deleted board keeps its row with `live` 0, so that its numbers go on if it is created again.
+-- One row per board. A deleted board keeps its row with `live` 0, so that its numbers continue if it is created again.
 CREATE TABLE boards (
     key INTEGER PRIMARY KEY,
     namespace TEXT NOT NULL,

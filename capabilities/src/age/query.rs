@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_look_like_keywords_are_no_writes() {
+    fn names_that_look_like_keywords_are_not_writes() {
         for query in [
             "MATCH (n) RETURN n.set AS a, n.delete AS b",
             "MATCH (n {create: 1}) RETURN n",

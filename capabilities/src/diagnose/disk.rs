@@ -65,7 +65,8 @@ fn kind(magic: u64) -> Check {
         0x00c3_6400 => network("Ceph"),
         0x5346_414f => network("AFS"),
         0x6573_5546 => {
-            let advice = "check what the FUSE mount uses; if it is a network, use a local disk instead";
+            let advice =
+                "check the storage behind the FUSE mount; if it is a network, use a local disk instead";
             Check::warn(NAME, "FUSE, which may be a network", KIND, advice)
         }
         0x0102_1994 | 0x8584_58f6 => {

@@ -101,7 +101,8 @@ impl<'a> BackendUrl<'a> {
     /// Rejects parameters that a driver does not accept.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url`; the message names the parameter and those that the scheme accepts.
+    /// `InvalidInput` naming `url`; the message names the parameter and the parameters that the scheme
+    /// accepts.
     pub fn check_parameters(&self, name: &str, taken: &[&str]) -> Result<()> {
         match self.query.iter().find(|(given, _)| !taken.contains(given)) {
             None => Ok(()),

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_decodes_to_itself_and_only_from_its_one_spelling() {
+    fn every_segment_decodes_to_itself_from_exactly_one_spelling() {
         for length in [0, 1, 2, 79] {
             for byte in 0..=255_u8 {
                 let piece = vec![byte; length];

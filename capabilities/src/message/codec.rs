@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_by_half_stays_as_it_is() {
+    fn messages_that_do_not_halve_stay_uncompressed() {
         let mut state = 1_u64;
         let mut letters = String::new();
         while letters.len() < 4_096 {

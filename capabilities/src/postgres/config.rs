@@ -137,11 +137,12 @@ impl PostgresConfig {
     /// `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`,
     /// `vector_index=none|hnsw`, `vector_index_rows_min`.
     ///
-    /// Parameters of the connection, as libpq reads them: `sslmode`, `sslrootcert` (also `system`), `sslcert`,
-    /// `sslkey`, `channel_binding=prefer|disable`, `target_session_attrs=any|primary|read-write`,
-    /// `connect_timeout` (seconds; `acquire_timeout_ms` has precedence), `options`, `host` (also the folder of
-    /// a socket), `hostaddr`, `port`, `dbname`, `user`, `password`, `application_name`. The driver cannot bind
-    /// the channel, so `channel_binding=require` is refused. Only one host may be named.
+    /// Parameters of the connection, as libpq reads them: `sslmode`, `sslrootcert` (also `system`),
+    /// `sslcert`, `sslkey`, `channel_binding=prefer|disable`,
+    /// `target_session_attrs=any|primary|read-write`, `connect_timeout` (seconds; `acquire_timeout_ms` has
+    /// precedence), `options`, `host` (also the folder of a socket), `hostaddr`, `port`, `dbname`, `user`,
+    /// `password`, `application_name`. The driver cannot bind the channel, so `channel_binding=require` is
+    /// refused. Only one host may be named.
     ///
     /// Write special characters of the user, the password and all values as `%` escapes. A URL with an
     /// unescaped `@` or `/` in the password is refused.

@@ -200,7 +200,7 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
         "53200" => (ResourceExhausted, "the server is out of memory; add memory or request less"),
         "53300" => (
             ResourceExhausted,
-            "the server refused a new connection because its limit, or the limit of the role or the database, \
+            "the server refused a new connection because its limit, or that of the role or the database, \
              is reached; lower `pool_size` or raise the limit",
         ),
         "54000" => (ResourceExhausted, "a record is larger than the database accepts; split it"),
@@ -222,8 +222,8 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
             "a table or a function of the schema is missing; open the database with \
                           `migrate=auto`",
         ),
-        "0A000" => (Unsupported, "the server does not support this operation"),
-        "XX001" | "XX002" => (Corrupt, "the database's files are damaged"),
+        "0A000" => (Unsupported, "the server does not support this operation; use PostgreSQL 15 or newer"),
+        "XX001" | "XX002" => (Corrupt, "the database's files are damaged; restore a backup"),
         _ if code.starts_with("53") => {
             (ResourceExhausted, "a resource of the server is exhausted; check its log")
         }

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_connection_leaves_open_what_was_sent_and_nothing_before() {
+    fn after_a_lost_connection_only_sent_commands_are_unknown() {
         let lost = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
         let late = || RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
         for (failure, kind, outcome) in [

@@ -7,7 +7,7 @@ local function int(n)
   return string.format('%.0f', n)
 end
 
--- The answer for data of another format, which the client turns into an error with both numbers.
+-- Returns the reply for data of another format. The client converts it to an error with both numbers.
 local function wrong_format(found)
   return redis.error_reply('LARDERFORMAT ' .. (found or '0') .. ' ' .. FORMAT)
 end

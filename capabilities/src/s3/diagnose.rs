@@ -90,12 +90,7 @@ fn tls(config: &S3Config) -> Check {
     if super::config::check_endpoint(&endpoint, false).is_ok() {
         Check::ok("tls", "none, within this machine", TLS)
     } else {
-        Check::warn(
-            "tls",
-            "none, over a network",
-            TLS,
-            "use an `https://` endpoint, and leave `allow_http` away",
-        )
+        Check::warn("tls", "none, over a network", TLS, "use an `https://` endpoint, and remove `allow_http`")
     }
 }
 

@@ -39,7 +39,11 @@ pub(crate) fn progress_timed_out(operation: &'static str, effect: Effect) -> Err
 
 /// Returns the error for stored data that cannot be read back.
 pub(crate) fn corrupt(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, operation, "the server's headers of the blob cannot be parsed")
+    Error::new(
+        ErrorKind::Corrupt,
+        operation,
+        "the server's headers of the blob cannot be parsed; write the blob again",
+    )
 }
 
 /// Returns the error for the caller of `operation`.
@@ -51,7 +55,7 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
     use Outcome::{NotApplied, Unknown};
     let (kind, message, outcome) = match error {
         SdkError::ConstructionFailure(_) => {
-            (ErrorKind::Unexpected, "the request could not be made", NotApplied)
+            (ErrorKind::Unexpected, "the request could not be made; report the defect", NotApplied)
         }
         SdkError::TimeoutError(_) => (
             ErrorKind::Timeout,
@@ -65,9 +69,11 @@ pub(crate) fn failed<E: ProvideErrorMetadata>(
             Unknown,
         ),
         // Also the error of a connection that ended with its runtime, whether it had sent the request or not.
-        SdkError::DispatchFailure(failure) if failure.is_user() => {
-            (ErrorKind::Unexpected, "the request could not be made, or its runtime ended", Unknown)
-        }
+        SdkError::DispatchFailure(failure) if failure.is_user() => (
+            ErrorKind::Unexpected,
+            "the request could not be made, or its runtime ended; keep the runtime until the call ends",
+            Unknown,
+        ),
         SdkError::DispatchFailure(_) => (
             ErrorKind::Unavailable,
             "the server cannot be reached or the connection was lost; check `endpoint=`, its certificate and \
@@ -141,18 +147,20 @@ fn by_code(code: &str) -> Option<(ErrorKind, &'static str)> {
             (InvalidInput, "the bucket is in another region; name it with `region=`")
         }
         "SlowDown" | "ServiceUnavailable" | "ThrottlingException" | "TooManyRequests" | "Throttling" => {
-            (Unavailable, "the server asked to slow down in every attempt; try again later")
+            (Unavailable, "the server rejected every attempt with a request to slow down; try again later")
         }
         "QuotaExceeded" | "EntityTooLarge" | "StorageFull" | "InsufficientStorage" => (
             ResourceExhausted,
             "the blob is larger than the server accepts, or a quota is reached; split it or raise the quota",
         ),
-        "NotImplemented" | "MethodNotAllowed" => (Unsupported, "the server does not support this operation"),
+        "NotImplemented" | "MethodNotAllowed" => {
+            (Unsupported, "the server does not support this operation; use another server")
+        }
         "PreconditionFailed" => (Conflict, "the blob was changed concurrently; read it again and retry"),
         "ConditionalRequestConflict" | "OperationAborted" => {
             (Unavailable, "conflicts with other writes to the same blob in every attempt; try again")
         }
-        "InternalError" => (Unavailable, "the server failed"),
+        "InternalError" => (Unavailable, "the server failed; try again later"),
         "RequestTimeout" => (Timeout, "the server did not receive the request in time; try again"),
         "BadDigest" | "InvalidDigest" | "XAmzContentSHA256Mismatch" | "IncompleteBody" => {
             (Unexpected, "the server received other bytes than were sent; try again")
@@ -171,15 +179,17 @@ fn by_status(status: u16) -> (ErrorKind, &'static str) {
             "conflicts with other writes to the same blob in every attempt; try again",
         ),
         412 => (ErrorKind::Conflict, "the blob was changed concurrently; read it again and retry"),
-        405 | 501 => (ErrorKind::Unsupported, "the server does not support this operation"),
+        405 | 501 => {
+            (ErrorKind::Unsupported, "the server does not support this operation; use another server")
+        }
         413 | 507 => (ErrorKind::ResourceExhausted, "the blob is larger than the server accepts; split it"),
-        429 | 503 => (ErrorKind::Unavailable, "the server asks to slow down; try again later"),
+        429 | 503 => (ErrorKind::Unavailable, "the server requests fewer calls; try again later"),
         301 | 302 | 307 | 308 => (
             ErrorKind::InvalidInput,
             "the bucket is in another region or endpoint; check `endpoint=` and `region=`",
         ),
-        500..=599 => (ErrorKind::Unavailable, "the server failed"),
-        _ => (ErrorKind::Unexpected, "the server refused the request"),
+        500..=599 => (ErrorKind::Unavailable, "the server failed; try again later"),
+        _ => (ErrorKind::Unexpected, "the server refused the request; check the URL and the server's log"),
     }
 }
 

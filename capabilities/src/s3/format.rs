@@ -1,7 +1,7 @@
 //! The format number of a bucket or prefix.
 //!
 //! An empty object `format=1` under the prefix of the URL is the number. Each format has a separate object,
-//! so creating one is no race, and the greatest number counts. Opening checks it; a running program does not
+//! so creating one cannot race, and the greatest number counts. Opening checks it; a running program does not
 //! check it again. So a later format stores its blobs under other names than those of `key.rs`, which only an
 //! older program reads and writes.
 

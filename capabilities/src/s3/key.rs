@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_find_every_key_asked_for() {
+    fn scans_find_every_requested_key() {
         let layout = layout();
         let keys: Vec<BlobKey> = keys().iter().map(|key| BlobKey::new(key).unwrap()).collect();
         let starts = keys.iter().step_by(37).map(Some).chain([None]);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_no_keys() {
+    fn names_of_other_programs_are_not_keys() {
         let layout = layout();
         for name in [
             "n=n/k/a",

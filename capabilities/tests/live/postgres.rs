@@ -44,7 +44,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     }
     let trials = trials![
         a_dropped_future_never_poisons_the_pool;
-        a_future_dropped_outside_every_runtime_gives_its_place_back;
+        a_future_dropped_outside_every_runtime_releases_its_permit;
         connections::callers_share_the_connections_that_a_role_may_have;
         connections::more_callers_than_connections_of_a_silent_server_report_the_server;
         format::a_database_of_a_newer_format_is_refused_by_number_and_not_changed;
@@ -156,7 +156,7 @@ pub(crate) async fn drop_after<F: Future>(polls: u32, future: F) {
 
 /// Simulates a program that polls a call in a runtime and drops the call after the runtime has ended or
 /// outside of it.
-async fn a_future_dropped_outside_every_runtime_gives_its_place_back() {
+async fn a_future_dropped_outside_every_runtime_releases_its_permit() {
     with_database("left", async |url: String| {
         let postgres = open(&format!("{url}?pool_size=1")).await.unwrap();
         let thread = Thread::new("a", "s").unwrap();

@@ -33,7 +33,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("a_wrong_password_is_a_typed_error_that_hides_it", SERVER, a_wrong_password),
         trial("a_server_without_tls_is_a_typed_error", SERVER, a_server_without_tls),
         trial("what_cannot_be_reached_is_a_typed_error", SERVER, what_cannot_be_reached),
-        trial("one_server_is_no_cluster", SERVER, one_server_is_no_cluster),
+        trial("one_server_is_not_a_cluster", SERVER, one_server_is_not_a_cluster),
         trial("a_dropped_future_leaves_the_store_usable", SERVER, a_dropped_future),
         trial("a_connection_that_the_server_closed_is_made_anew", SERVER, a_closed_connection),
         trial("an_answer_never_reaches_another_call", SERVER, a_response_of_another_call),
@@ -69,7 +69,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             SERVER,
             format::a_running_program_does_not_write_after_an_upgrade,
         ),
-        trial("a_cluster_is_no_single_server", CLUSTER, a_cluster_is_no_single_server),
+        trial("a_cluster_is_not_a_single_server", CLUSTER, a_cluster_is_not_a_single_server),
         trial("writers_during_an_erasure_in_a_cluster", CLUSTER, writers_during_an_erasure_in_a_cluster),
     ];
     crate::groups::run("redis", arguments, trials)
@@ -143,13 +143,13 @@ async fn what_cannot_be_reached() {
     }
 }
 
-async fn one_server_is_no_cluster() {
+async fn one_server_is_not_a_cluster() {
     let error = refused(&url(SERVER).replacen("redis://", "redis+cluster://", 1)).await;
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.message().contains("`redis://`"), "{error}");
 }
 
-async fn a_cluster_is_no_single_server() {
+async fn a_cluster_is_not_a_single_server() {
     let all = url(CLUSTER);
     let (first, _) = all.split_once(',').unwrap();
     let error = refused(&first.replacen("redis+cluster://", "redis://", 1)).await;

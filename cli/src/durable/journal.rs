@@ -59,7 +59,7 @@ pub(super) fn replay(lines: &[String], clients: &mut [Box<dyn OracleClient>]) ->
         let mut words = line.split(' ');
         let (sign, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let Some(client) = clients.iter_mut().find(|client| client.contract().as_str() == name) else {
-            told.trouble = Some(format!("the writer said `{line}`"));
+            told.trouble = Some(format!("the writer printed `{line}`"));
             continue;
         };
         match sign {
@@ -79,7 +79,7 @@ pub(super) fn replay(lines: &[String], clients: &mut [Box<dyn OracleClient>]) ->
                     client.settle(&op, Ended::Done(Answer::Numbers(numbers)));
                 }
             }
-            _ => told.trouble = Some(format!("the writer said `{line}`")),
+            _ => told.trouble = Some(format!("the writer printed `{line}`")),
         }
     }
     told.in_flight = u64::try_from(begun.len()).unwrap_or(0);

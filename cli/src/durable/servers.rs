@@ -23,7 +23,7 @@ use larder_conformance::oracle::{
 use larder_conformance::retry_open::retry_open;
 use larder_conformance::runner::{Probed, within};
 
-/// The maximum number of kills per kill that counts.
+/// The maximum number of attempts for each required kill.
 const TRIES_MAX: u64 = 6;
 /// The number of kills of Redis without its append-only file.
 const FORGETFUL_KILLS: u64 = 5;
@@ -58,7 +58,7 @@ pub(super) async fn kill_servers(service: &Service, effort: &Effort) -> Vec<Leve
         Err(reason) => report.trouble = Some(format!("cannot start a server to be killed: {reason}")),
         Ok(server) => {
             if let Err(error) = kill_all(&server, &service, effort, &mut report).await {
-                report.trouble = Some(format!("cannot go on with the server: {error:?}"));
+                report.trouble = Some(format!("cannot continue with the server: {error:?}"));
             }
             let _ = tokio::task::spawn_blocking(move || server.remove()).await;
         }

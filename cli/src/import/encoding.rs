@@ -128,7 +128,7 @@ pub(super) fn text<'a>(
             }
             _ if is_half => {
                 let reason = format!(
-                    "half of a surrogate pair, which is no character, at byte {byte} of the line \
+                    "half of a surrogate pair, which is not a character, at byte {byte} of the line \
                      (`--lossy` replaces it with U+FFFD)"
                 );
                 return Err((line, reason));

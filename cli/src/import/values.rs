@@ -42,7 +42,7 @@ pub(super) struct Values<'a> {
     reader: Box<dyn BufRead + 'a>,
     hasher: Sha256,
     mode: Mode,
-    /// The current line, without its number: what is left of it starts at `at`.
+    /// The current line, without its number. The unread part starts at `at`.
     text: Vec<u8>,
     at: usize,
     line: u64,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_none_is_named_with_line_and_column() {
+    fn a_value_that_is_not_a_list_is_named_with_line_and_column() {
         for (text, line, reason) in [
             ("[{},\n ]", 1, "comma at column 4"),
             ("[{}\n{}]", 2, "no comma before the value at column 1"),

@@ -62,7 +62,7 @@ fn may(args: &Args) -> Result<(), String> {
         redact_url(&args.url)
     ));
     let mut answer = String::new();
-    stdin().read_line(&mut answer).map_err(|error| format!("cannot read the answer: {error}"))?;
+    stdin().read_line(&mut answer).map_err(|error| format!("cannot read the confirmation: {error}"))?;
     if answer.trim_end_matches(['\r', '\n']) == args.namespace.as_str() {
         Ok(())
     } else {

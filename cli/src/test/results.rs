@@ -119,7 +119,7 @@ test [live] redis::history.never ... FAILED
     }
 
     #[test]
-    fn a_proof_that_passed_everywhere_is_one() {
+    fn a_proof_counts_only_if_it_passed_everywhere() {
         let proofs = "`agents/src/scope.rs::a_scope_nests`, `agents/src/session/tests.rs::a_plain_test`, \
             `tests/scenarios/everywhere/sessions/window.rs::a_window`, `history.counts`, \
             `memory::history.counts`";

@@ -101,7 +101,7 @@ impl Summaries {
     }
 
     /// Returns the failure mode. A required summary that cannot be made fails the window until the model is
-    /// given up.
+    /// no longer used.
     pub(crate) fn on_failure(&self) -> OnFailure {
         let given_up = self.model.as_ref().is_some_and(|model| model.given_up.load(Ordering::Relaxed));
         if given_up { OnFailure::Keep } else { OnFailure::Fail }
@@ -117,7 +117,7 @@ impl Summaries {
     }
 }
 
-/// The model, which is called until it is given up.
+/// The model. After repeated failures it is no longer called.
 #[derive(Debug)]
 struct Watched {
     model: Arc<dyn LanguageModel>,

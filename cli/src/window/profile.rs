@@ -61,7 +61,11 @@ impl Profile {
         };
         match budgets.into_iter().find(|(_, budget)| prompt_tokens > *budget) {
             Some((field, budget)) => {
-                let error = Error::invalid("window", field, "the system prompt does not fit into it");
+                let error = Error::invalid(
+                    "window",
+                    field,
+                    "the system prompt does not fit into it; raise it or shorten the prompt",
+                );
                 Err(format!("{name}: {}", error.with_limit(prompt_tokens, budget)))
             }
             None => Ok(()),

@@ -88,7 +88,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             let written = written().remove(name).unwrap_or_default();
             assert!(
                 keeps(&declared, &written),
-                "{name} declares something else than the guide says: {declared:?}"
+                "{name} declares other capabilities than the guide: {declared:?}"
             );
             Ok(())
         };

@@ -162,7 +162,7 @@ fn a_complete_file_replaces_the_old_one() {
     );
 }
 
-fn a_line_that_is_no_message_is_named_and_nothing_is_imported() {
+fn a_line_that_is_not_a_message_is_named_and_nothing_is_imported() {
     let place = Place::new();
     let good = long(1_200);
     let bad: [(&[u8], &str); 6] = [
@@ -320,8 +320,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         ),
         trial("a_complete_file_replaces_the_old_one", a_complete_file_replaces_the_old_one),
         trial(
-            "a_line_that_is_no_message_is_named_and_nothing_is_imported",
-            a_line_that_is_no_message_is_named_and_nothing_is_imported,
+            "a_line_that_is_not_a_message_is_named_and_nothing_is_imported",
+            a_line_that_is_not_a_message_is_named_and_nothing_is_imported,
         ),
         trial("invalid_arguments_are_reported_in_one_line", invalid_arguments_are_reported_in_one_line),
         trial("a_killed_import_continues", a_killed_import_continues),
@@ -336,8 +336,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("wild::documents_and_encodings_are_read", wild::documents_and_encodings_are_read),
         trial("wild::faults_are_named_with_line_and_place", wild::faults_are_named_with_line_and_place),
         trial(
-            "wild::halves_of_surrogate_pairs_are_replaced_and_counted_if_asked",
-            wild::halves_of_surrogate_pairs_are_replaced_and_counted_if_asked,
+            "wild::halves_of_surrogate_pairs_are_replaced_and_counted_on_request",
+            wild::halves_of_surrogate_pairs_are_replaced_and_counted_on_request,
         ),
         trial("wild::pipes_are_read_and_written", wild::pipes_are_read_and_written),
         trial(

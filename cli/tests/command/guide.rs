@@ -82,7 +82,7 @@ fn every_page_of_the_book_is_in_its_summary() {
 }
 
 #[test]
-fn every_link_of_the_book_leads_somewhere() {
+fn every_link_of_the_book_has_a_target() {
     for path in pages(&book()) {
         let page = fs::read_to_string(&path).unwrap();
         for link in links(&page) {

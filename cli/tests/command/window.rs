@@ -162,7 +162,7 @@ fn each_printed_document_is_read_unchanged() {
 }
 
 #[test]
-fn the_steps_say_which_strategy_dropped_what_and_nothing_is_erased() {
+fn the_steps_list_the_dropped_messages_of_each_strategy_and_nothing_is_erased() {
     let place = Place::new();
     let before = place.exported();
     let neuralyzer = r#"{

@@ -254,7 +254,7 @@ impl Subject for Blobs {
             }
             Op::Delete { key } => Ok(Answer::Deleted(store.delete(&self::key(*key)?).await?)),
             Op::Look { .. } | Op::Remove { .. } => {
-                Err(Error::new(ErrorKind::Unexpected, "concurrent.call", "a step of a call is no call"))
+                Err(Error::new(ErrorKind::Unexpected, "concurrent.call", "a step of a call is not a call"))
             }
         }
     }
@@ -340,7 +340,7 @@ impl Subject for Blobs {
         match answer {
             Answer::Known { etag, size } => format!("{size} bytes, etag {etag}"),
             Answer::Read { value: u32::MAX, etag } => {
-                format!("bytes that nobody wrote so, etag {etag}")
+                format!("bytes that no client wrote, etag {etag}")
             }
             Answer::Read { value, etag } => format!("b{value}, etag {etag}"),
             Answer::Deleted(true) => "it existed".to_owned(),

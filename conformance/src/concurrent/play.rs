@@ -74,7 +74,7 @@ impl Script {
     ) -> Result<String> {
         let played = play::<S>(&*S::store(stores)?, self, now).await;
         serde_json::to_string(&played)
-            .map_err(|error| unexpected("what was recorded is not JSON").with_source(error))
+            .map_err(|error| unexpected("the recorded calls are not JSON").with_source(error))
     }
 
     fn timeout(&self) -> Duration {
@@ -276,7 +276,7 @@ async fn apart<S: Subject>(
     let mut played = Played::new();
     for text in recorded {
         let client: PlayedOf<S> = serde_json::from_str(&text)
-            .map_err(|error| unexpected("a process did not answer with a record").with_source(error))?;
+            .map_err(|error| unexpected("a process did not return a record").with_source(error))?;
         played.add(client);
     }
     Ok(played)

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_that_name_each_other_name_the_relays() {
+    async fn servers_report_the_relays_of_their_peers() {
         let (one, other) = (listen(Some(5)).await.unwrap(), listen(Some(5)).await.unwrap());
         let ports = [&one, &other].map(|it| it.local_addr().unwrap().port());
         let text = format!("MOVED 7 127.0.0.1:{} or :{}\r\n", ports[1], ports[0]);

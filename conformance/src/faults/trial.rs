@@ -66,7 +66,7 @@ pub(super) async fn strike(lane: &Lane, era: &str, seed: u64, plan: Plan) -> Tri
     let (defects, strike) = tokio::join!(work, async {
         let strike = tokio::time::timeout(STRIKE_MAX, lane.relay.struck()).await.ok();
         if let Some(strike) = strike {
-            calls.remark(&format!("STRUCK with {} calls under way", strike.in_flight));
+            calls.remark(&format!("FAULT with {} calls in flight", strike.in_flight));
             if plan.kind == Kind::BlackHole {
                 tokio::time::sleep(plan.window).await;
             }

@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_contract_a_seed_and_what_it_found() {
+    fn a_line_is_a_contract_a_seed_and_a_finding() {
         let text = "# a comment\nhistory 12 a fork lost a message\n\nkey_value 18446744073709551615\n";
         assert_eq!(read(text).collect::<Vec<_>>(), [("history", 12), ("key_value", u64::MAX)]);
     }

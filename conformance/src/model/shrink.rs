@@ -98,6 +98,6 @@ fn vanished(clause: &'static str) -> Wrong {
         clause,
         expected: "the model's answer".to_owned(),
         got: "another, once".to_owned(),
-        assertion: "panic!(\"what was found did not come again\");".to_owned(),
+        assertion: "panic!(\"the failure did not repeat\");".to_owned(),
     }
 }

@@ -17,7 +17,7 @@ macro_rules! defects {
             an_erasure_takes_namespaces_that_begin_alike: EraseTakesAlike => ["STORE-007"],
             erasing_nothing_is_not_found: ErasingNothingFails => ["STORE-008"],
             a_refused_call_leaves_a_trace: RefusalLeavesTrace => ["STORE-010"],
-            a_dropped_write_stands_in_part: WrittenInPart => ["STORE-011"],
+            a_dropped_write_is_partly_stored: WrittenInPart => ["STORE-011"],
             errors_quote_ids: ErrorsQuote => ["STORE-012"],
             the_debug_form_shows_ids: DebugShowsIds => ["STORE-012"],
             $($name: $defect => [$($clause),+]),+

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_catch_by_another_clause_is_no_kill() {
+    async fn a_failure_of_another_clause_is_not_a_kill() {
         let wrong = named("key_value.deleting_takes_longer_keys_too");
         let matrix = only(&Mutant { clauses: &["KV-027", "KV-001"], ..wrong }).await;
         assert_eq!(matrix.mutants[0].verdict, Verdict::Survived);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_empty_run_is_no_success() {
+    async fn an_empty_run_is_not_a_success() {
         let matrix = matrix(&[], Scope::Own, &options(), &|_| {}).await.unwrap();
         assert_eq!(matrix.exit_code(), 2);
     }

@@ -291,7 +291,7 @@ impl KeyValueStore for Wrong {
             && after == Revision::ZERO
             && self.inner.list(&bucket, prefix, PageRequest::first(1)).await?.items.is_empty();
         Ok(match self.defect {
-            Defect::LateWatchRefused if refused_late => events.map(not_past_what_is_remembered).boxed(),
+            Defect::LateWatchRefused if refused_late => events.map(not_past_the_log).boxed(),
             Defect::WatchHidesDeletions => {
                 events.try_filter(|event| future::ready(event.kind != KeyValueEventKind::Deleted)).boxed()
             }
@@ -306,7 +306,7 @@ impl KeyValueStore for Wrong {
 }
 
 /// Returns the event, unless the deletions may have been forgotten by then.
-fn not_past_what_is_remembered(event: Result<KeyValueEvent>) -> Result<KeyValueEvent> {
+fn not_past_the_log(event: Result<KeyValueEvent>) -> Result<KeyValueEvent> {
     let event = event?;
     if usize::try_from(event.revision.get()).is_ok_and(|revision| revision <= BUCKET_TOMBSTONES_MAX) {
         return Ok(event);

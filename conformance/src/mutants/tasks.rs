@@ -106,7 +106,9 @@ impl Wrong {
 
     async fn there(&self, board: &BoardId) -> Result<Board> {
         let found = self.inner.get_board(board).await?;
-        found.ok_or_else(|| Error::new(ErrorKind::NotFound, "tasks.create_task_list", "the board is gone"))
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "tasks.create_task_list", "the board does not exist")
+        })
     }
 
     async fn add_one_by_one(&self, board: &BoardId, tasks: Vec<NewTask>) -> Result<Vec<Task>> {

@@ -171,7 +171,7 @@ impl OracleClient for BlobClient {
                 self.blobs[*slot].read(&format!("blob {slot}"), held, "STORE-002")
             }
             (_, Ended::Done(Answer::Torn)) => {
-                Some(Defect::new("BLOB-004", format!("{op:?} read bytes that nobody wrote")))
+                Some(Defect::new("BLOB-004", format!("{op:?} read bytes that no client wrote")))
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,
@@ -183,8 +183,10 @@ impl OracleClient for BlobClient {
         for (slot, blob) in self.blobs.iter().enumerate() {
             match self.read(slot, stores).await? {
                 Answer::Found(held) => defects.extend(blob.verify(&format!("blob {slot}"), held, lost)),
-                _ => defects
-                    .push(Defect::new("BLOB-004", format!("blob {slot} holds bytes that nobody wrote"))),
+                _ => defects.push(Defect::new(
+                    "BLOB-004",
+                    format!("blob {slot} contains bytes that no client wrote"),
+                )),
             }
         }
         Ok(defects)

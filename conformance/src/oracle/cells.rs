@@ -137,7 +137,7 @@ impl Cells {
     }
 
     fn torn(&self, name: &str) -> Defect {
-        Defect::new(self.clauses.equal, format!("{name} holds what nobody wrote"))
+        Defect::new(self.clauses.equal, format!("{name} contains bytes that no client wrote"))
     }
 
     /// Compares the state of all cells with the expected states.

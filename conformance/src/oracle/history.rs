@@ -122,7 +122,7 @@ impl HistoryClient {
                 (State::There(first, last), None) => {
                     defects.push(Defect::new(
                         lost,
-                        format!("batch {batch}, acknowledged at {first} to {last}, is gone"),
+                        format!("batch {batch}, acknowledged at {first} to {last}, is missing"),
                     ));
                 }
                 (State::There(first, _), Some(seq)) if first != *seq => {

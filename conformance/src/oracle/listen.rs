@@ -182,7 +182,7 @@ async fn subscribe(
                     let text = Some(message.text.as_bytes().to_vec());
                     Event { number, what: "a message".to_owned(), text }
                 }
-                _ => Event { number, what: "something else than a message".to_owned(), text: None },
+                _ => Event { number, what: "something other than a message".to_owned(), text: None },
             }
         })
         .boxed())
@@ -218,8 +218,8 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
         match events.remove(&number) {
             None => {
                 let finding = format!(
-                    "the message at {number} never came to a subscriber that starts again from the last it \
-                     saw; the last that came is {}",
+                    "a subscriber that resumed from its last event never received the message at {number}; \
+                     its last event is {}",
                     heard.last
                 );
                 return Ok(Some(Defect::new("HIST-088", finding)));

@@ -291,7 +291,7 @@ impl OracleClient for TaskClient {
                 self.tasks[*slot].read(&format!("task {slot}"), held, "STORE-002")
             }
             (_, Ended::Done(Answer::Torn)) => {
-                Some(Defect::new("STORE-002", format!("{op:?}: a task that was acknowledged is gone")))
+                Some(Defect::new("STORE-002", format!("{op:?}: an acknowledged task is missing")))
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,

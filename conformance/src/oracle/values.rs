@@ -145,7 +145,7 @@ impl OracleClient for ValueClient {
                 self.keys[*slot].read(&format!("key {slot}"), held, "STORE-002")
             }
             (_, Ended::Done(Answer::Torn)) => {
-                Some(Defect::new("KV-001", format!("{op:?} read bytes that nobody wrote")))
+                Some(Defect::new("KV-001", format!("{op:?} read bytes that no client wrote")))
             }
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),
             _ => None,
@@ -157,7 +157,8 @@ impl OracleClient for ValueClient {
         for (slot, key) in self.keys.iter().enumerate() {
             match self.read(slot, stores).await? {
                 Answer::Found(held) => defects.extend(key.verify(&format!("key {slot}"), held, lost)),
-                _ => defects.push(Defect::new("KV-001", format!("key {slot} holds bytes that nobody wrote"))),
+                _ => defects
+                    .push(Defect::new("KV-001", format!("key {slot} contains bytes that no client wrote"))),
             }
         }
         Ok(defects)

@@ -7,7 +7,7 @@ use crate::level::Verdict;
 /// Returns the badge of a backend.
 pub(super) fn svg(report: &Report, standing: &Standing) -> String {
     let label = format!("larder {}", report.suite_version);
-    let (words, colour, mark) = verdict(standing);
+    let (words, color, mark) = verdict(standing);
     let value = format!("{mark} {words}");
     let (left, right) = (width(&label), width(&value));
     let (whole, middle, end) = (left + right, left / 2, left + right / 2);
@@ -19,7 +19,7 @@ pub(super) fn svg(report: &Report, standing: &Standing) -> String {
          <title>{title}</title>\
          <clipPath id=\"r\"><rect width=\"{whole}\" height=\"20\" rx=\"3\"/></clipPath>\
          <g clip-path=\"url(#r)\"><rect width=\"{left}\" height=\"20\" fill=\"#3d4450\"/>\
-         <rect x=\"{left}\" width=\"{right}\" height=\"20\" fill=\"{colour}\"/></g>\
+         <rect x=\"{left}\" width=\"{right}\" height=\"20\" fill=\"{color}\"/></g>\
          <g fill=\"#fff\" text-anchor=\"middle\" font-family=\"Verdana,DejaVu Sans,sans-serif\" \
          font-size=\"11\">\
          <text x=\"{middle}\" y=\"14\">{label}</text><text x=\"{end}\" y=\"14\">{value}</text></g></svg>\n"
@@ -52,8 +52,8 @@ fn verdict(standing: &Standing) -> (String, &'static str, char) {
         count => format!(", {count} waived"),
     };
     let cases = if cases == 0 { String::new() } else { format!(" · {cases} cases") };
-    let (colour, mark) = if waived.is_empty() { ("#1a7f37", '✓') } else { ("#7a5b00", '~') };
-    (format!("{levels}{waived}{cases}"), colour, mark)
+    let (color, mark) = if waived.is_empty() { ("#1a7f37", '✓') } else { ("#7a5b00", '~') };
+    (format!("{levels}{waived}{cases}"), color, mark)
 }
 
 /// Estimates the width of the text at 11 px, with its margins. The badge stays readable in a font of another
@@ -69,7 +69,7 @@ mod tests {
     use crate::report::{LevelStanding, sample};
 
     #[test]
-    fn a_badge_says_what_is_proven_and_claims_nothing_else() {
+    fn a_badge_claims_only_proven_levels() {
         let mut report = sample::passing();
         let text = |report: &Report| svg(report, &report.standings()[0]);
         // Two of the suite's cases prove nothing.

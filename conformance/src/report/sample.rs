@@ -98,7 +98,7 @@ pub(super) fn everything() -> Report {
     report.levels[0].counterexamples.push(counterexample("KV-002"));
     report.levels[0].notes.push("3 trials met nothing".to_owned());
     let mut whole = LevelReport::new("mine", Level::Faults, None, "faults", 200);
-    whole.trouble = Some(format!("the server is gone {HOSTILE}"));
+    whole.trouble = Some(format!("the server does not respond {HOSTILE}"));
     report.levels.push(whole);
     report.absent.push(AbsentBackend { name: "far".to_owned(), reason: HOSTILE.to_owned(), required: true });
     report.latencies.push(Latency {

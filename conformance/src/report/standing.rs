@@ -172,7 +172,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn a_level_of_which_cases_were_left_out_is_not_proven() {
+    fn a_level_with_omitted_cases_is_not_proven() {
         let standing = &sample::passing().standings()[0];
         let contract = standing.level(Level::Contract).unwrap();
         assert_eq!((contract.verdict, contract.executed), (Verdict::NotProven, 2));

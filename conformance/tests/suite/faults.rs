@@ -192,7 +192,7 @@ fn idempotency_that_ends_at_the_client_is_caught() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_only_sent_is_caught() {
+fn an_acknowledgement_before_the_reply_is_caught() {
     assert_caught(Defect::AcknowledgesAnyway, "STORE-002");
 }
 
@@ -222,7 +222,7 @@ fn an_error_of_the_wrong_kind_is_caught() {
 }
 
 #[test]
-fn a_subscription_that_skips_what_it_could_not_read_is_caught() {
+fn a_subscription_that_skips_unread_events_is_caught() {
     assert_caught(Defect::SkipsAfterLoss, "HIST-088");
 }
 

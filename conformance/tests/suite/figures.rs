@@ -1,5 +1,5 @@
 //! The README, the changelog and the guide contain the suite's current figures.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;
@@ -42,14 +42,49 @@ fn the_readme_has_the_number_of_cases() {
     }
 }
 
+/// Memory and SQLite run all cases, and files those of blobs.
 #[test]
-fn the_rows_of_the_readme_are_rows_of_the_benchmarks() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+fn the_readme_has_the_total_of_cases() {
+    let cases = suites::all();
+    let blobs = cases.iter().filter(|case| case.contract.to_string() == "blobs").count();
+    let readme = readme();
+    let (_, rest) = readme.split_once("which ends with `").unwrap();
+    let total = rest.split('`').next().unwrap().split(", ");
+    let total: usize = total.map(|part| part.split(' ').next().unwrap().parse::<usize>().unwrap()).sum();
+    assert_eq!(total, 2 * cases.len() + blobs);
+}
+
+fn readme() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap()
+}
+
+/// Returns the number at the start of a cell of a table.
+fn number(cell: &str) -> f64 {
+    let digits = cell.trim().trim_start_matches("< ").replace(',', "");
+    digits.split([' ', '/']).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_benchmarks_of_the_readme_are_rows_of_the_benchmarks() {
+    let readme = readme();
+    let measured =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../BENCHMARKS.md")).unwrap();
     let (_, section) = readme.split_once("## Benchmarks").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-    let rows: Vec<&str> = rows.collect();
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
     assert_eq!(rows.len(), 6, "{rows:?}");
-    rows.iter().for_each(|row| assert_says("BENCHMARKS.md", &format!("| {row} |")));
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').collect();
+        let name = format!("| {} |", cells[1].trim().trim_matches('`'));
+        let line = measured.lines().find(|line| line.starts_with(&name)).unwrap_or_else(|| panic!("{name}"));
+        let figures: Vec<&str> = line.split('|').collect();
+        for (shown, figure) in [(3, 2), (4, 3)] {
+            assert!((number(cells[shown]) - number(figures[figure])).abs() < 0.01, "{row}\n{line}");
+        }
+        let ratio = number(figures[4]);
+        assert!(
+            (number(cells[5]) - ratio).abs() < 0.005 || cells[5].contains("< 0.01") && ratio < 0.01,
+            "{line}"
+        );
+    }
 }

@@ -199,7 +199,7 @@ fn a_reexport_leads_to_the_module_that_defines_the_item() {
 }
 
 #[test]
-fn a_module_and_its_descendants_are_no_cycle() {
+fn a_module_and_its_descendants_are_not_a_cycle() {
     let tree = Tree::of_source(
         "mod a { mod b { use super::One; pub struct Two; mod c { use crate::a::One; } } use b::Two; pub \
          struct One; }",

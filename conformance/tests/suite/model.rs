@@ -22,7 +22,7 @@ const UNSEEN: &[&str] = &[
     "capabilities_change",
     "durability_is_declared_and_not_kept",
     "an_erasure_takes_namespaces_that_begin_alike",
-    "a_dropped_write_stands_in_part",
+    "a_dropped_write_is_partly_stored",
     "errors_quote_ids",
     "the_debug_form_shows_ids",
     "a_subscription_sleeps_over_an_erasure",

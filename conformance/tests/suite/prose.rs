@@ -318,8 +318,10 @@ fn documentation_of_rust_has_no_banned_phrase_and_no_question() {
 
 /// Returns the programs and settings besides Rust: scripts, manifests, workflows.
 fn scripts() -> Vec<(String, String)> {
-    let mut found: Vec<_> =
-        ["sh", "toml", "yml", "mjs"].iter().flat_map(|extension| files(extension)).collect();
+    let mut found: Vec<_> = ["sh", "toml", "yml", "mjs", "js", "lua", "sql"]
+        .iter()
+        .flat_map(|extension| files(extension))
+        .collect();
     for folder in [".ci", "conformance/services", "conformance/browser"] {
         let mut paths: Vec<_> =
             fs::read_dir(root().join(folder)).unwrap().flatten().map(|it| it.path()).collect();
@@ -332,9 +334,34 @@ fn scripts() -> Vec<(String, String)> {
     found
 }
 
+/// Returns the names of tests and other functions that are sentences, as text with their line numbers.
+fn names(source: &str) -> Vec<(usize, String)> {
+    let name = |line: &str| {
+        line.split_once("fn ").and_then(|(_, rest)| rest.split(['(', '<']).next().map(str::to_owned))
+    };
+    let names = source.lines().enumerate().filter_map(|(at, line)| Some((at + 1, name(line)?)));
+    names
+        .filter(|(_, name)| name.matches('_').count() >= 3)
+        .map(|(at, name)| (at, name.replace('_', " ")))
+        .collect()
+}
+
+#[test]
+fn names_of_tests_have_no_banned_phrase() {
+    let mut wrong = String::new();
+    for (file, text) in sources() {
+        for (line, name) in names(&text) {
+            for fault in banned(&name) {
+                writeln!(wrong, "{file}:{line}: {fault}: {name}").unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
 #[test]
 fn comments_and_texts_of_programs_have_no_banned_phrase() {
-    // Names of functions are no prose; a text without a space is data.
+    // A text without a space is data, not prose.
     let is_prose = |prose: &scan::Prose| prose.is_comment || prose.text.trim().contains(' ');
     // This file lists the banned phrases.
     let own = |name: &str| name == "conformance/tests/suite/prose.rs";

@@ -19,7 +19,7 @@ const SCRIPTS_MIN: usize = 3;
 /// Defects that only other calls show, in other namespaces or at other times: a single script does not fail
 /// on them.
 const OF_OTHERS: [&str; 3] =
-    ["namespaces_are_ignored", "capabilities_change", "a_dropped_write_stands_in_part"];
+    ["namespaces_are_ignored", "capabilities_change", "a_dropped_write_is_partly_stored"];
 
 /// The code before the scripts: the imports, and the backend that a variable names. The crates are the
 /// suite's re-exports, because cargo may have built others of these names for build scripts only.

@@ -14,7 +14,8 @@ use crate::storage::history::StoredMessage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reach {
-    /// The part that the next strategy reads. The strategy decides about each message by that message alone.
+    /// The part that the next strategy reads. The strategy decides about each message independently of the
+    /// others.
     Each,
     /// The newest messages, up to this number.
     Messages(usize),

@@ -385,7 +385,7 @@ pub trait HistoryProvider: Store {
     /// # Errors
     /// The stream ends after an error that it cannot recover from. Subscribe again from the last `Seq` to
     /// continue. After a `Conflict` this is not possible, because the namespace was erased: the delivered
-    /// events are gone, and the numbers restart.
+    /// events no longer exist, and the numbers restart.
     ///
     /// # Cancellation
     /// Dropping the stream ends the subscription.

@@ -133,8 +133,8 @@ impl OptionSet {
     /// The set without options.
     pub const NONE: Self = Self(0);
 
-    /// Creates the set of these options. A store lists the options by name: a list that comes from the kernel
-    /// would grow with it, and claim what the store does not know.
+    /// Creates the set of these options. A store lists the options by name: a list from the kernel would
+    /// grow with each version and claim options that the store does not honor.
     #[must_use]
     pub const fn of(options: &[RequestOption]) -> Self {
         let (mut set, mut at) = (Self::NONE, 0);
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_option_has_a_bit_and_a_name_of_its_own() {
+    fn every_option_has_a_unique_bit_and_name() {
         let names: BTreeSet<_> = RequestOption::ALL.iter().map(|option| option.as_str()).collect();
         assert_eq!(names.len(), RequestOption::ALL.len());
         for &option in RequestOption::ALL {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_named_by_place_and_not_by_value() {
+    fn an_invalid_argument_is_named_by_path_and_not_by_value() {
         let call = "; a call with the required arguments is {\"id\":\"id\"}";
         for (arguments, field, expected) in [
             (

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_or_has_no_meaning_stays() {
+    fn valid_and_ambiguous_values_stay_unchanged() {
         for given in [
             json!({ "id": "[1]", "any": "{\"a\": 1}", "map": { "a": null, "b": 2.0 } }),
             json!({ "id": "2", "names": ["[\"a\"]"] }),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_has_what_is_required() {
+    fn an_example_has_all_required_fields() {
         assert_eq!(example(&schema()), json!({ "id": "id" }));
         let mut all = schema();
         all.insert("required".to_owned(), json!(["id", "items", "item"]));

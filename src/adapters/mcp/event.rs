@@ -122,7 +122,7 @@ fn event_id(key: &Key, revision: Revision) -> EventId {
 
 fn read(value: &[u8]) -> Result<Kept> {
     serde_json::from_slice(value)
-        .map_err(|_| Error::new(ErrorKind::Corrupt, REPLAY, "the stored event is corrupt"))
+        .map_err(|_| Error::new(ErrorKind::Corrupt, REPLAY, "the stored event is corrupt; delete it"))
 }
 
 /// Returns whether nothing follows: the response to a request is the last event of the request's stream.

@@ -217,7 +217,12 @@ async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<I
     let (head, body) = request.into_parts();
     let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(_) => return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is longer than 16 MiB"),
+        Err(_) => {
+            return refused(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the message is longer than 16 MiB; send it in parts",
+            );
+        }
     };
     match message::check(&body) {
         Verdict::Refuse(answer) => {

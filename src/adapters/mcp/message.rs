@@ -108,7 +108,8 @@ fn unparsable(text: &str, error: &serde_json::Error) -> Verdict {
     let column = error.column();
     let reason = if said.contains("surrogate") || said.contains("hex escape") {
         format!(
-            "half of a surrogate pair, which is no character, before column {column} (send whole characters)"
+            "half of a surrogate pair, which is not a character, before column {column} \
+             (send whole characters)"
         )
     } else if said.contains("out of range") {
         format!("number out of range before column {column}; the limit is ±1.8e308 (send it as a string)")
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_parsed_gets_an_error_with_its_id_where_that_can_be_read() {
+    fn an_unparsable_message_gets_an_error_with_its_id_if_it_is_readable() {
         let call = |value: &str| {
             let call = format!(r#"{{"name":"x","arguments":{{"s3cret":{value}}}}}"#);
             format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{call}}}"#)
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_and_answers_pass_and_notifications_get_no_answer() {
+    fn messages_and_responses_pass_and_notifications_get_no_response() {
         for message in [
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#,
             r#"{"jsonrpc":"2.0","id":7,"method":"no/such/method"}"#,

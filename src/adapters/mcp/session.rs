@@ -60,9 +60,13 @@ impl KeyValueSessionStore {
             return Ok(None);
         };
         let state = serde_json::from_slice(&entry.value);
-        state
-            .map(Some)
-            .map_err(|_| Error::new(ErrorKind::Corrupt, "mcp.session.load", "the stored session is corrupt"))
+        state.map(Some).map_err(|_| {
+            Error::new(
+                ErrorKind::Corrupt,
+                "mcp.session.load",
+                "the stored session is corrupt; start a new session",
+            )
+        })
     }
 
     async fn keep(&self, id: &str, state: &SessionState) -> Result<()> {

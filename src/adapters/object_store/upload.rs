@@ -49,7 +49,13 @@ pub(super) fn start(
     let (pieces, arriving) = mpsc::unbounded_channel();
     let write = runtime.spawn(async move { blobs.put(&key, body(arriving), options).await });
     let written = async move {
-        let gone = |_| Error::new(ErrorKind::Unavailable, "blobs.put", "the runtime ended during the upload");
+        let gone = |_| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "blobs.put",
+                "the runtime ended during the upload; start it again",
+            )
+        };
         write.await.map_err(gone).flatten().map_err(Arc::new)
     };
     Ok(Upload { location, pieces: Some(pieces), written: written.boxed().shared() })

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_is_no_deep_filter() {
+    fn a_long_chain_is_not_a_deep_filter() {
         let one = || <RigFilter<Value> as SearchFilter>::eq("k", json!(1));
         let chain = (0..100).fold(one(), |chain, _| chain.and(one()));
         converted(&chain).check("test").unwrap();

@@ -155,7 +155,11 @@ fn parsed(json: &str) -> Result<Message> {
 }
 
 fn corrupt() -> Error {
-    Error::new(ErrorKind::Corrupt, "rig.load", "a stored message cannot be read by rig 0.44")
+    Error::new(
+        ErrorKind::Corrupt,
+        "rig.load",
+        "rig 0.44 cannot represent a stored message; read it with `History`",
+    )
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ fn the_settings_configure_their_strategies() {
 
 /// Proves: ALQ-8
 #[test]
-fn minus_one_means_what_each_setting_says() {
+fn minus_one_has_the_documented_meaning_of_each_setting() {
     let nothing = json!({"memory_strategy_id": "max_tokens", "memory_max_tokens": -1});
     let config = read(&json!({"short_term_memory_strategy": [nothing]})).unwrap();
     assert_eq!(config.short_term()[0].max_tokens(), 0, "nothing is included");

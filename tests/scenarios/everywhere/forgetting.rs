@@ -173,11 +173,11 @@ pub(crate) async fn messages_that_arrive_while_the_model_works_stay_behind_the_t
     bench.turns(0..10).await;
     let model = answers(SHORT);
     let agent = agent(&bench, &model);
-    let meanwhile = async {
+    let work = async {
         model.asked(1).await;
         bench.turns(10..12).await;
     };
-    let (compacted, ()) = tokio::join!(agent.compact(&bench.thread), meanwhile);
+    let (compacted, ()) = tokio::join!(agent.compact(&bench.thread), work);
     assert_eq!(compacted.unwrap().unwrap().removed, 20);
     assert_eq!(seqs(&bench.raw_window().await), [19, 20, 21, 22, 23, 24]);
 }

@@ -86,11 +86,11 @@ pub(crate) async fn two_summarizers_of_one_thread_ask_the_model_once(backend: &B
     // A caller that does not wait continues with the whole window.
     bench.turns(8..12).await;
     let hasty = summarization(&bench, &model, settings().with_wait_ms(0));
-    let meanwhile = async {
+    let work = async {
         model.asked(2).await;
         hasty.compact(bench.window().await).await
     };
-    let (left, right) = tokio::join!(one.compact(bench.window().await), meanwhile);
+    let (left, right) = tokio::join!(one.compact(bench.window().await), work);
     assert_eq!((seqs(&left.unwrap()), model.calls()), (vec![21, 22, 23, 24], 2));
     assert_eq!(seqs(&right.unwrap()), (13..=24).collect::<Vec<i64>>());
 }

@@ -60,7 +60,7 @@ impl Relay {
     }
 
     /// Stops all data once the server has sent this number of further bytes.
-    pub(crate) fn fall_silent_after_answers(&self, bytes: i64) {
+    pub(crate) fn fall_silent_after_replies(&self, bytes: i64) {
         self.shared.left[Way::Down as usize].store(bytes, Ordering::SeqCst);
     }
 

@@ -108,7 +108,7 @@ pub(crate) async fn s3_that_falls_silent(variable: &'static str) {
     // In the middle of a read.
     let mut read = blobs.get(&large, BlobGetOptions::default()).await.unwrap().bytes;
     let first = read.next().await.unwrap().unwrap();
-    relay.fall_silent_after_answers(MIB.try_into().unwrap());
+    relay.fall_silent_after_replies(MIB.try_into().unwrap());
     let rest = late(Duration::from_secs(6), read.try_collect::<Vec<_>>()).await;
     is_about_silence(&rest, &["`stall_timeout_ms=`"]);
     assert!(!first.is_empty());

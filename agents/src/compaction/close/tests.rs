@@ -82,7 +82,7 @@ fn an_id_occurs_once_and_in_the_characters_that_providers_accept() {
 }
 
 #[test]
-fn results_in_the_users_name_keep_their_text_where_it_was() {
+fn results_under_the_users_role_keep_the_position_of_their_text() {
     let user = |ids: &[&str], text: &str| {
         let mut message = results(ids);
         (message.role, message.text) = (Role::User, text.to_owned());

@@ -25,7 +25,7 @@ fn sliding_window() {
             let summary_without_room = matches!(message.origin, Origin::Summary(_)) && head == 0;
             let tool_alone = message.message.role == Role::Tool;
             let stays = kept.contains(&message.origin) || summary_without_room || tool_alone;
-            ensure(stays, || "lost what was said".to_owned())?;
+            ensure(stays, || "lost a part of the conversation".to_owned())?;
         }
         Ok(())
     });
@@ -45,7 +45,7 @@ fn tool_result_truncation() {
         for (given, kept) in results(input).iter().zip(results(&output)) {
             let (before, after) = (given.content.chars().count(), kept.content.chars().count());
             let whole = given.content == kept.content;
-            ensure(whole || !given.is_error && before > max, || "cut what was short".to_owned())?;
+            ensure(whole || !given.is_error && before > max, || "cut a short result".to_owned())?;
             let marker = kept.content.rfind('[').map_or(0, |at| kept.content[at..].chars().count());
             let short = kept.is_error || after <= max + marker.max("[99 chars truncated]".len());
             ensure(short, || format!("{after} characters of {before}"))?;

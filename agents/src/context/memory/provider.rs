@@ -284,7 +284,7 @@ mod tests {
 
     /// Proves: AKKA-2, AKKA-3
     #[test]
-    fn settings_are_read_as_written_and_checked_by_name() {
+    fn settings_are_read_exactly_and_errors_name_the_field() {
         let window: LimitedWindow = serde_json::from_str("{}").unwrap();
         assert_eq!(window, LimitedWindow::new());
         assert_eq!(window.max_bytes(), Some(159_744));

@@ -101,7 +101,7 @@ fn a_setting_that_cannot_work_is_refused_by_its_name() {
 
 /// Proves: RAVI-3, RAVI-4
 #[tokio::test]
-async fn an_argument_that_is_wrong_is_refused_before_any_store_is_asked() {
+async fn an_invalid_argument_is_refused_before_any_store_is_called() {
     let long = || ChatMessage::user("x".repeat(MESSAGE_BYTES_MAX + 1));
     let unnamed = || ChatMessage::assistant("").with_tool_call(ToolCall::new("", "look", "{}"));
     let many = || vec![ChatMessage::user("x"); BATCH_MESSAGES_MAX + 1];

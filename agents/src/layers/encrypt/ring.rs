@@ -115,8 +115,12 @@ fn keyed(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
 fn random(operation: &'static str) -> Result<[u8; NONCE_BYTES]> {
     let mut bytes = [0; NONCE_BYTES];
     getrandom::fill(&mut bytes).map_err(|_| {
-        Error::new(ErrorKind::Unavailable, operation, "the operating system returned no random bytes")
-            .with_outcome(Outcome::NotApplied)
+        Error::new(
+            ErrorKind::Unavailable,
+            operation,
+            "the operating system returned no random bytes; try again later",
+        )
+        .with_outcome(Outcome::NotApplied)
     })?;
     Ok(bytes)
 }
@@ -317,7 +321,8 @@ impl Pieces<'_> {
 }
 
 pub(super) fn corrupt(operation: &'static str) -> Error {
-    let message = "the stored data does not decrypt here: it is damaged, was moved, or was never encrypted";
+    let message = "the stored data does not decrypt here, because it is damaged, was moved, or was never \
+        encrypted; restore it from a backup";
     Error::new(ErrorKind::Corrupt, operation, message)
 }
 

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_bytes_come_back_and_take_eight_sevenths() {
+    fn packed_bytes_decode_equal_and_take_eight_sevenths() {
         for length in 0..70 {
             let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(length).map(|n| n.wrapping_mul(151)).collect();
             let text = pack(&bytes);

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_goes_to_this_machine_only_unless_allowed() {
+    fn plain_http_reaches_only_this_machine_unless_allowed() {
         for refused in [
             "http://models.example.com/v1",
             "http://127.0.0.1.example.com/v1",

@@ -172,7 +172,7 @@ fn broken(operation: &'static str, error: &reqwest::Error) -> Failed {
         };
     }
     let message = if error.is_connect() {
-        "the server cannot be reached"
+        "the server cannot be reached; check the URL and the network"
     } else {
         "the connection was lost; try again"
     };
@@ -194,8 +194,11 @@ fn refused(operation: &'static str, status: StatusCode, headers: &HeaderMap) -> 
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => {
             (ErrorKind::Timeout, "the server timed out; try again later")
         }
-        _ if status.is_server_error() => (ErrorKind::Unavailable, "the server failed"),
-        _ if status.is_client_error() => (ErrorKind::InvalidInput, "the server refused the request"),
+        _ if status.is_server_error() => (ErrorKind::Unavailable, "the server failed; try again later"),
+        _ if status.is_client_error() => (
+            ErrorKind::InvalidInput,
+            "the server refused the request; check the model's name and the size of the request",
+        ),
         _ => (ErrorKind::Unexpected, "the server returned an unexpected HTTP status; check the URL"),
     };
     let passing = matches!(kind, ErrorKind::ResourceExhausted | ErrorKind::Timeout | ErrorKind::Unavailable);

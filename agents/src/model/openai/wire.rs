@@ -133,15 +133,17 @@ impl ChatResponse {
     /// Returns the first answer as a message, checked against the limits of a stored one.
     pub(super) fn into_completion(self) -> Result<Completion> {
         let unexpected = |message| failure(ErrorKind::Unexpected, GENERATE, message);
-        let choice = self
-            .choices
-            .into_iter()
-            .next()
-            .ok_or_else(|| unexpected("the server's response contains no message"))?;
+        let choice = self.choices.into_iter().next().ok_or_else(|| {
+            unexpected("the server's response contains no message; check the URL and the model's name")
+        })?;
         let finish = FinishReason::parse(choice.finish_reason.as_deref());
         let refused = choice.message.refusal.is_some_and(|refusal| !refusal.is_empty());
         if refused || finish == FinishReason::Refused {
-            return Err(failure(ErrorKind::PermissionDenied, GENERATE, "the model refused to answer"));
+            return Err(failure(
+                ErrorKind::PermissionDenied,
+                GENERATE,
+                "the model refused to answer; change the messages",
+            ));
         }
         let mut message = ChatMessage::assistant(choice.message.content.unwrap_or_default());
         for (index, call) in choice.message.tool_calls.into_iter().flatten().enumerate() {

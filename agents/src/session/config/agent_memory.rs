@@ -63,8 +63,13 @@ impl TryFrom<Value> for Size {
 
     fn try_from(written: Value) -> Result<Self> {
         const FIELD: &str = "max-size";
-        let wrong =
-            || Error::invalid(OPERATION, FIELD, "is neither a number of bytes nor a size such as `156KiB`");
+        let wrong = || {
+            Error::invalid(
+                OPERATION,
+                FIELD,
+                "is not a size; write a number of bytes or a size such as `156KiB`",
+            )
+        };
         let bytes = match &written {
             Value::String(text) => {
                 let text = text.trim();

@@ -117,7 +117,7 @@ fn author(agent: &str, role: &str) -> Author {
 
 /// Proves: AKKA-1, AKKA-2, AKKA-3, AKKA-4
 #[tokio::test]
-async fn agents_that_share_a_session_see_and_store_what_their_memory_says() {
+async fn agents_that_share_a_session_read_and_store_by_their_memory_settings() {
     let world = World::new();
     let plain = || Sessions::new(world.history.clone(), world.store.clone()).unwrap();
     let (planner, critic) =

@@ -94,7 +94,7 @@ async fn an_expired_value_is_removed_after_a_minute_and_watchers_receive_a_delet
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert!(backend.bytes() > 100_000);
     backend.sweep_at(crate::storage::backend::now_ms());
-    assert!(backend.bytes() > 100_000, "watchers under way may not have met it");
+    assert!(backend.bytes() > 100_000, "watchers in progress may not have read it");
     backend.sweep_at(crate::storage::backend::now_ms() + 61_000);
     assert!(backend.bytes() < 10_000, "{}", backend.bytes());
     let told: Vec<_> = values.watch(&bucket, "", Revision::ZERO).await.unwrap().take(2).collect().await;

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clone_keeps_what_it_saw() {
+    fn a_clone_keeps_its_state() {
         let id = |text: &str| Some(EntityId::new(text).unwrap());
         let (near, far) = (NodeIndex::new(0), NodeIndex::new(5_000));
         let mut ids = Ids::default();

@@ -88,7 +88,7 @@ async fn an_idempotency_key_outlives_a_clear_and_refuses_other_messages() {
 }
 
 #[tokio::test]
-async fn the_digest_of_a_long_message_is_not_made_on_the_runtime() {
+async fn the_digest_of_a_long_message_is_computed_off_the_runtime() {
     let history = InMemoryHistoryProvider::new();
     let append = |name: &str, length: usize| {
         let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new(name).unwrap());

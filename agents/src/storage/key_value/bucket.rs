@@ -58,7 +58,7 @@ pub(super) struct Progress {
     cursor: u64,
     /// `true` if the watch began at revision 0 and has delivered nothing yet. Its reader has seen no key, so
     /// it needs no dropped change.
-    anew: bool,
+    from_start: bool,
     /// The largest dropped revision that the watch may miss, because it was dropped before the watch
     /// delivered anything.
     excused: u64,
@@ -66,12 +66,12 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn after(revision: Revision) -> Self {
-        Self { cursor: revision.get(), anew: revision == Revision::ZERO, excused: 0 }
+        Self { cursor: revision.get(), from_start: revision == Revision::ZERO, excused: 0 }
     }
 
     /// Continues with the bucket that follows an erased one. Only a watch that would miss nothing may do so.
     pub(super) fn outlive_erasure(&mut self) -> Result<()> {
-        if !self.anew {
+        if !self.from_start {
             return Err(Error::erased("key_value.watch"));
         }
         *self = Self::after(Revision::ZERO);
@@ -196,7 +196,7 @@ impl Bucket {
 
     /// Fails if the watch misses a change that was dropped.
     pub(super) fn check_watch(&self, watch: &mut Progress) -> Result<()> {
-        if watch.anew {
+        if watch.from_start {
             watch.excused = self.forgotten;
         }
         if watch.cursor >= self.forgotten || watch.excused >= self.forgotten {
@@ -218,7 +218,7 @@ impl Bucket {
             looked_at += 1;
             watch.cursor = *revision;
             if change.key.as_str().starts_with(prefix) {
-                watch.anew = false;
+                watch.from_start = false;
                 events.push(change.event(*revision));
             }
             if looked_at == CHANGES_PAGE_MAX {

@@ -32,7 +32,7 @@ async fn a_watch_from_before_a_forgotten_deletion_is_refused_and_a_later_one_is_
 }
 
 #[tokio::test]
-async fn a_watcher_with_a_prefix_nobody_writes_does_not_fall_behind() {
+async fn a_watcher_with_an_unused_prefix_does_not_fall_behind() {
     let store = InMemoryKeyValueStore::new();
     let mut watch = store.watch(&bucket(), "mine", Revision::ZERO).await.unwrap();
     for _ in 0..3 {
@@ -70,7 +70,7 @@ async fn an_expired_key_is_absent_for_every_condition_and_its_put_stays_a_change
 }
 
 #[tokio::test]
-async fn writes_without_a_chance_hold_no_memory() {
+async fn writes_that_cannot_succeed_hold_no_memory() {
     let backend = MemoryBackend::new();
     let store = InMemoryKeyValueStore::open(&backend, default_namespace());
     let error = store.put_at(&bucket(), &key("a"), "1".into(), Revision::new(1)).await.unwrap_err();

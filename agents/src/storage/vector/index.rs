@@ -55,8 +55,7 @@ impl Index {
         self.changed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the task of building the cells of a collection of `rows` rows, if it is due and nobody else is
-    /// doing it.
+    /// Returns the task of building the cells of a collection of `rows` rows, if it is due and not running.
     fn due(self: &Arc<Self>, rows: usize, dimensions: usize) -> Option<Making> {
         let is_due = || match self.ivf() {
             Some(ivf) => self.changed.load(Ordering::Relaxed) > ivf.rows / OUTGROWN,

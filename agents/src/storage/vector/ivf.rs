@@ -19,7 +19,7 @@ use super::row_set::RowSet;
 use super::simd::{Level, Line, PANEL_ROWS};
 use super::sq8::{Code, Codes};
 
-/// The targeted share of a collection's own true neighbors that a search finds.
+/// The target recall: the share of the true nearest neighbors that a search finds.
 const RECALL_AIMED: f64 = 0.99;
 /// The numbers of neighbors for which the reach of a search is measured. A search for more is exact.
 const MEASURED_LIMITS: [usize; 2] = [10, 100];

@@ -1,4 +1,4 @@
-//! A row to be written to a block, and its data apart from its numbers.
+//! A row that is written to a block: its numbers, and its other data.
 
 use std::sync::Arc;
 

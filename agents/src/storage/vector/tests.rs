@@ -84,7 +84,7 @@ async fn equal_embeddings_tie_by_id_and_extreme_lengths_keep_their_cosine() {
 }
 
 #[tokio::test]
-async fn the_filter_comes_before_the_limit_and_batches_answer_as_single_searches() {
+async fn the_filter_applies_before_the_limit_and_batches_equal_single_searches() {
     let store = InMemoryVectorStore::new();
     let notes = name("notes");
     let documents = (0..100)
@@ -110,7 +110,7 @@ async fn the_filter_comes_before_the_limit_and_batches_answer_as_single_searches
 }
 
 #[tokio::test]
-async fn the_dimension_outlives_documents_and_every_byte_is_given_back() {
+async fn the_dimension_outlives_documents_and_every_byte_is_released() {
     let backend = MemoryBackend::with_bytes_max(4_000);
     let store = InMemoryVectorStore::open(&backend, Namespace::new("n").unwrap());
     let notes = name("notes");

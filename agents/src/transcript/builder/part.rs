@@ -1,4 +1,4 @@
-//! The parts of a content: text, calls, results, and what a message describes in words.
+//! The parts of a content: text, calls, results, and descriptions of other data.
 
 use larder_kernel::{Error, Result, Role};
 use serde_json::value::RawValue;

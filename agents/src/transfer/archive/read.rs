@@ -39,7 +39,8 @@ impl Text {
     }
 
     fn parse<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_str(&self.json).map_err(|_| self.altered("the line is not an archive record"))
+        serde_json::from_str(&self.json)
+            .map_err(|_| self.altered("the line is not an archive record; restore the file from a copy"))
     }
 }
 
@@ -65,8 +66,11 @@ impl Lines {
         }
         if bytes.pop() != Some(b'\n') {
             let ended = self.reader.fill_buf().map_err(|error| failed(READ, error))?.is_empty();
-            let message =
-                if ended { "the file ends within a line; it is truncated" } else { "the line is too long" };
+            let message = if ended {
+                "the file ends within a line; it is truncated"
+            } else {
+                "the line is too long; restore the file from a copy"
+            };
             return Err(altered(message, line, offset));
         }
         let parts = bytes.split_at_checked(CHECKSUM_CHARS);
@@ -84,7 +88,11 @@ impl Lines {
 
     /// Returns the error for a file that ends too early.
     fn too_short(&self) -> Error {
-        altered("the file ends before its end record: it is truncated", self.at.line, self.at.offset)
+        altered(
+            "the file is truncated: it has no end record; write the archive again",
+            self.at.line,
+            self.at.offset,
+        )
     }
 }
 
@@ -114,7 +122,7 @@ fn header(lines: &mut Lines) -> Result<Header> {
     let text = lines.next()?.ok_or_else(|| lines.too_short())?;
     let AnyHeader { larder_archive: version } = text.parse()?;
     if version != VERSION {
-        let message = "the archive has another version of the format than this program reads";
+        let message = "the archive has another format number than this program reads; upgrade the program";
         return Err(Error::new(ErrorKind::Unsupported, READ, message)
             .with_context("version", u64::from(version))
             .with_context("reads", u64::from(VERSION)));

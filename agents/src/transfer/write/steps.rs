@@ -44,7 +44,7 @@ pub(super) fn next(
         (InProgress, Succeeded) => Step::To(Succeeded, !told),
         (InProgress | Blocked, Failed) => Step::To(Failed, !told),
         (_, Succeeded | Failed) => Step::To(InProgress, false),
-        _ => return Err("a task has a status that this version does not know"),
+        _ => return Err("a task has an unknown status; upgrade this program"),
     }))
 }
 
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn from_every_open_state_steps_of_the_table_lead_to_every_goal() {
+    fn allowed_steps_lead_from_every_open_state_to_every_other_state() {
         for &status in TaskStatus::ALL {
             for (retries, result) in [(0, None), (0, Some("r")), (3, None), (2, Some(""))] {
                 let goal = goal(status, retries, result);

@@ -74,7 +74,9 @@ async fn advance(
             None => return Ok(()),
             Some(Step::Retry) => match store.increment_retry(board, &task.id, None).await? {
                 RetryOutcome::Retried(task) => task,
-                RetryOutcome::Exhausted(_) => return Err(taken("a task has more retries than its limit")),
+                RetryOutcome::Exhausted(_) => {
+                    return Err(taken("a task has more retries than its limit; correct the source"));
+                }
             },
             Some(Step::To(status, with_result)) => {
                 let mut step = Transition::to(status).with_expected(task.revision);

@@ -13,7 +13,8 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::{invalid, is_this_machine};
 
-const FORM: &str = "write `postgres://user:password@host:port/database`, and escape special characters of user \
+const FORM: &str = "write `postgres://user:password@host:port/database`, and escape special characters of \
+    user \
                     and password with `%` (`@` is `%40`, `/` is `%2F`, `%` is `%25`)";
 
 /// The kind of server that `target_session_attrs` asks for.
@@ -177,7 +178,7 @@ impl ConnectionParameters {
         };
         if self.address.is_some() && named && matches!(mode, PgSslMode::VerifyFull) {
             return Err(invalid(
-                "has a `hostaddr` beside a host; the driver cannot connect to one and verify the certificate \
+                "has a `hostaddr` and a host; the driver cannot connect to one and verify the certificate \
                  of the other, so remove `hostaddr`, or set `sslmode=verify-ca`",
             ));
         }

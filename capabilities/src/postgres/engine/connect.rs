@@ -37,9 +37,9 @@ impl Drop for CancelOnDrop {
 
 /// Connects within `limit`; returns `None` if the server does not reply in that time.
 ///
-/// An attempt gets no reply if its first packet is lost, or if it meets the remains of an earlier connection
-/// between the same ports. So several attempts run, each from another port and with twice the time of the one
-/// before.
+/// An attempt gets no reply if its first packet is lost, or if the server still holds an earlier connection
+/// between the same ports. So several attempts run, each from another port and with twice the time of the
+/// one before.
 ///
 /// The driver computes the password proof in some 800 steps and yields after each. On a busy runtime that is
 /// 800 rounds of all ready tasks, which takes seconds. So the handshake runs on a blocking thread. If this

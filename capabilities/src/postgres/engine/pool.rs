@@ -1,14 +1,14 @@
 //! The pool of connections.
 //!
-//! A connection whose job ended without an error stays in this pool. The next call uses it directly, or pings
-//! it first if it was idle for long. sqlx's pool pings a connection each time that it is returned, which costs
-//! every call a round trip and has no time limit. It also repeats a refused attempt to connect until the time
-//! limit, while connections of other calls come back.
+//! A connection whose job ended without an error stays in this pool. The next call uses it directly, or
+//! pings it first if it was idle for long. sqlx's pool pings a connection each time that it is returned,
+//! which costs every call a round trip and has no time limit. It also repeats a refused attempt to connect
+//! until the time limit, while connections of other calls come back.
 //!
-//! A server may grant fewer connections than the pool may open: a role, a database or a pooler has a limit, or
-//! other programs hold the rest. So a call whose new connection is refused withdraws its permit and queues
-//! behind the others for a connection that comes back. From time to time a call tries to open one more. The
-//! last permit is never withdrawn: its holder tries again until its time limit.
+//! A server may grant fewer connections than the pool may open: a role, a database or a pooler has a limit,
+//! or other programs hold the rest. So a call whose new connection is refused withdraws its permit and
+//! queues behind the others for a connection that comes back. From time to time a call tries to open one
+//! more. The last permit is never withdrawn: its holder tries again until its time limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub(crate) struct IdlePool {
     size: u32,
     acquire_timeout: Duration,
     permits: Arc<Semaphore>,
-    /// The number of open connections, including those that are being closed.
+    /// The number of open connections, including connections that are being closed.
     open: watch::Sender<u32>,
     state: Mutex<State>,
 }

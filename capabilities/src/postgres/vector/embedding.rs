@@ -30,7 +30,7 @@ pub(super) fn score(left: &Embedding, right: &Embedding) -> Option<f32> {
     left.cosine(right).map(|cosine| narrow(cosine) + 0.0)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is what is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is intended")]
 fn narrow(value: f64) -> f32 {
     value as f32
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_bit_for_bit_and_other_bytes_not_at_all() {
+    fn embeddings_read_back_bit_for_bit_and_invalid_bytes_are_refused() {
         let embedding = Embedding::new(vec![-0.0, f32::MIN_POSITIVE / 2.0, 0.1]).unwrap();
         let back = from_bytes(&to_bytes(&embedding)).unwrap();
         let bits = |embedding: &Embedding| -> Vec<u32> {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_data_that_the_server_can_detect_is_documented() {
+    fn equality_that_the_server_can_detect_is_documented() {
         let said = [
             (Filter::eq("a", 1), r#"(($."a" == 1))"#),
             (Filter::eq(["a.b", "\"c"], "x\n"), r#"(($."a.b"."\"c" == "x\n"))"#),

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_read_as_the_driver_reads_them() {
+    fn replies_equal_those_of_the_driver() {
         let mut reader = RespReader::default();
         reader.read_buffer().extend_from_slice(&[ALL, b":1\r\n", ALL].concat());
         assert_eq!(reader.next().unwrap(), Some(all()));

@@ -1,10 +1,10 @@
 -- Appends messages.
 --
--- ARGV: channel, token, idempotency key, digest, time to live, whether use renews it, then size, run and body of each
--- message. Answers {0, first, last}, with 1 behind it where the thread takes the shortest append; {1} where the index does
--- not name the thread yet; {2} where the key was used for other messages; {3} at the cap.
+-- ARGV: channel, token, idempotency key, digest, time to live, 1 if use renews it, then size, run and body of each message.
+-- Returns {0, first, last}, followed by 1 if the thread allows the fast append; {1} if the thread is not registered in the
+-- index; {2} if the key was used for other messages; {3} if the numbers are exhausted.
 
--- The most frequent cases, in the fewest steps: no key, and a thread that is there and lives for good.
+-- The most frequent case, in the fewest steps: no idempotency key, and an existing thread without a time to live.
 local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'f')
 if head[4] and not head[5] and head[6] == FORMAT and ARGV[3] == '' and ARGV[5] == '' then
   local seq, messages, bytes = tonumber(head[1]), tonumber(head[2]), tonumber(head[3])
@@ -14,7 +14,7 @@ if head[4] and not head[5] and head[6] == FORMAT and ARGV[3] == '' and ARGV[5] =
   end
   for at = 8, #ARGV, 3 do
     if ARGV[at] ~= '' then
-      -- Two keys are written to, so each is seen to hold what it should before the first write.
+      -- Checks the types of both keys before the first write, because a script is not rolled back.
       redis.call('ZCARD', KEYS[2])
       redis.call('ZCARD', KEYS[3])
       break

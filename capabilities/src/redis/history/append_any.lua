@@ -1,4 +1,4 @@
--- An append in all its forms.
+-- The general append.
 local token, key, digest = ARGV[2], ARGV[3], ARGV[4]
 if key ~= '' then
   local answered = redis.call('HGET', THREAD, 'k' .. key)

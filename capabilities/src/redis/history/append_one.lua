@@ -1,7 +1,7 @@
--- Appends one message without a run to a thread that is entered in the index and lives for good.
+-- Appends one message without a run to a thread that is registered in the index and has no time to live.
 --
--- KEYS: the thread's hash, its messages. ARGV: size and body. Answers the number; 0 for any other thread, another
--- format, and at the cap.
+-- KEYS: the thread's hash, its messages. ARGV: size and body. Returns the number of the message, or 0
+-- for any other thread, another format, or exhausted numbers.
 local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w', 'f')
 if not head[4] or head[5] or head[7] ~= FORMAT then
   return 0
@@ -14,7 +14,7 @@ local number, bytes = int(seq), int(head[3] + size)
 redis.call('ZADD', KEYS[2], number, number .. ' ' .. size .. ' ' .. bytes .. ' 0 \0' .. ARGV[2])
 redis.call('HSET', KEYS[1], 's', number, 'n', int(head[2] + 1), 'b', bytes)
 if head[6] and tonumber(head[6]) > now_ms() then
-  -- The channel's name ends otherwise than the hash's.
+  -- The names of the channel and of the hash differ in their last part.
   redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'wake', '')
 end
 return seq

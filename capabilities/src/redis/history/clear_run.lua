@@ -1,5 +1,5 @@
--- Removes the messages of the run ARGV[2], and answers how many went. Their numbers come in order from the index, so
--- neighbours go in one step.
+-- Removes the messages of the run ARGV[2] and returns their number. The index returns their numbers in order, so adjacent
+-- messages are removed in one step.
 local run = ARGV[2]
 local from, to = '[' .. run .. '\0', '(' .. run .. '\1'
 local entries = redis.call('ZRANGEBYLEX', RUNS, from, to)

@@ -1,7 +1,7 @@
--- Makes what a fork laid aside into the thread's messages. KEYS[7] and KEYS[8] hold them and their runs. ARGV: channel,
--- token, the greatest number the thread had given when they were numbered, count, bytes. Answers {0, last}; {1} where
--- the index does not name the thread yet; {2} where the thread holds messages; {3} where it has given other numbers
--- since; {4} where what was laid aside is gone; {5} at the cap.
+-- Makes the staged messages of a fork the thread's messages. KEYS[7] and KEYS[8] are the staged messages and runs. ARGV:
+-- channel, token, the thread's greatest number when they were staged, count, bytes. Returns {0, last}; {1} if the thread is
+-- not registered in the index; {2} if the thread has messages; {3} if the thread has assigned numbers since; {4} if the
+-- staged messages no longer exist; {5} if the numbers are exhausted.
 local token, base, count = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 if messages > 0 then
   return {2}

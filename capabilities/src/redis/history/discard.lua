@@ -1,3 +1,3 @@
--- Removes what an unfinished fork laid aside. KEYS: messages, runs.
+-- Removes the staged messages of an unfinished fork. KEYS: messages, runs.
 redis.call('UNLINK', KEYS[1], KEYS[2])
 return 1

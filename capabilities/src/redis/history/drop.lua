@@ -1,5 +1,5 @@
--- Removes a thread with everything it ever was. KEYS: what the thread holds, and the refused tokens at the end. ARGV: the
--- token by which the index names it, and for how many milliseconds it stays refused.
+-- Removes a thread with its counters. KEYS: the keys of the thread, then the refused tokens. ARGV: the thread's token in the
+-- index, and the milliseconds for which the token stays refused.
 local format = redis.pcall('HGET', KEYS[1], 'f')
 if type(format) == 'string' and format ~= FORMAT then
   return wrong_format(format)

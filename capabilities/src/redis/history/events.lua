@@ -1,5 +1,5 @@
--- The next events after a number, in order. ARGV: channel, after, most events, bytes after which the page ends.
--- Answers an array of arrays: a message alone, or an event and the messages that are left of what it put in place.
+-- Returns the next events after a number, in order. ARGV: channel, after, maximum events, bytes after which the page ends.
+-- Returns an array of arrays: a message, or an event and the remaining messages of the replacement.
 local after, events_max, bytes_max = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local CHUNK = 8
 if last <= tonumber(after) then
@@ -11,7 +11,7 @@ local function full()
   return #page >= events_max or size >= bytes_max
 end
 
--- What is left of the messages that a replacement put in place.
+-- Returns the remaining messages of a replacement.
 local function left(event)
   local number, up_to, placed = string.match(event, '^(%d+) 3 %d+ (%d+) %d+ (%d+) ')
   local shown = {event}

@@ -1,5 +1,5 @@
--- Takes threads out of the listing, or out of the index altogether where ARGV[1] is 'all'. The other ARGV are pairs of
--- a thread and the token by which it was found; one that was registered anew since stays.
+-- Removes threads from the listing, or from the whole index if ARGV[1] is 'all'. The other ARGV are pairs of a thread and its
+-- token; a thread that was registered again since then stays.
 redis.call('ZCARD', KEYS[1])
 for at = 2, #ARGV, 2 do
   if redis.call('HGET', KEYS[2], ARGV[at]) == ARGV[at + 1] then

@@ -1,12 +1,12 @@
--- One step back through the thread to the newest messages that a filter keeps.
+-- Scans a part of the thread backwards for the newest messages that match a filter.
 --
--- ARGV: channel, 'use' where this counts as a use of the thread, the number before which to look or '+inf', most messages
--- to answer, most to look at, bytes after which the step ends, 1 where only what is included stays, then four lists, each
--- with its count before it: agents and roles that are included, agents and roles that are excluded.
+-- ARGV: channel, 'use' if this counts as a use of the thread, the number before which to scan or '+inf', maximum messages to
+-- return, maximum messages to scan, bytes after which the scan ends, 1 if the filter has include selectors, then four lists,
+-- each after its count: included agents, included roles, excluded agents, excluded roles.
 --
--- Answers what changes whenever a message is taken away (the number of the last change and the thread's token), the
--- number before which to go on, nothing at the end, and the messages, newest first. A damaged message is among them whatever
--- the filter, so that the caller reports it.
+-- Returns a state that changes with every removal (the number of the last change and the thread's token), the number before
+-- which to continue (empty at the end), and the messages, newest first. Damaged messages always match, so that the caller
+-- reports them.
 local before, messages_max, looks_max, bytes_max = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local includes = ARGV[7] == '1'
 local CHUNK_MIN, CHUNK_MAX, CHUNK_BYTES = 8, 128, 65536
@@ -52,7 +52,7 @@ while not ended and #found < messages_max and looked < looks_max and size < byte
   from = '(' .. before
   ended = #part < chunk and part_looked == #part
   looked, size = looked + part_looked, size + part_size
-  -- Large messages a few at a time, as each is copied to be looked at.
+  -- Reads large messages in small groups, because each is copied.
   chunk = part_size < CHUNK_BYTES and math.min(2 * chunk, CHUNK_MAX) or CHUNK_MIN
 end
 return {changed, redis.call('HGET', THREAD, 'i') or '', not ended and before, found}

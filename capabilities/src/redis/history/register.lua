@@ -1,8 +1,7 @@
--- Names a thread in the index of the namespace, and answers the token that stands for this registration.
+-- Registers a thread in the index of the namespace, and returns the token of the registration.
 --
--- KEYS: 1 the threads that may hold messages, in the order of their bytes; 2 all threads and the token of each, empty
--- for one that has left the listing; 3 a count that tells tokens of one instant apart. ARGV: thread, a token that was
--- refused.
+-- KEYS: 1 the threads that may have messages, in byte order; 2 all threads with their tokens, empty for a thread that has left
+-- the listing; 3 a counter that distinguishes tokens of the same instant. ARGV: thread, a token that was refused.
 redis.call('ZCARD', KEYS[1])
 local token = redis.call('HGET', KEYS[2], ARGV[1])
 if token and token ~= '' and token ~= ARGV[2] then

@@ -1,8 +1,8 @@
--- Puts messages in the place of everything up to a number.
+-- Replaces all messages up to a number by other messages.
 --
--- KEYS[7] is a key of the thread's to work in. ARGV: channel, token, up to, seen, then size, run and body of each
--- message. Answers {0, removed, number of the event}; {1} where the index does not name the thread yet; {2} where the
--- thread does not reach that far; {3} where it lost messages since; {4} at the cap.
+-- KEYS[7] is a temporary key of the thread. ARGV: channel, token, up to, seen, then size, run and body of each message.
+-- Returns {0, removed, number of the event}; {1} if the thread is not registered in the index; {2} if `up to` or `seen` is
+-- beyond the thread's last number; {3} if the thread lost messages since `seen`; {4} if the numbers are exhausted.
 local token, up_to, seen = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local placed = (#ARGV - 4) / 3
 local CHUNK = 64
@@ -16,7 +16,7 @@ end
 if last >= SEQ_MAX then
   return {4}
 end
--- An empty one too, whose event is there to be erased some day.
+-- Also for an empty replacement, because its event must be erased with the namespace.
 if not indexed(token) then
   return {1}
 end
@@ -36,15 +36,15 @@ end
 local removed = redis.call('ZCOUNT', MESSAGES, '-inf', int(up_to))
 local kept = redis.call('ZCOUNT', MESSAGES, '(' .. int(up_to), '+inf')
 
--- The size of what goes, where it is known without a look at each message: the newest that goes was appended after
--- the last removal, so the thread's size right after it is that of all that goes.
+-- Returns the size of the removed messages if it is known without reading each: if the newest of them was appended after the
+-- last removal, it records the thread's size at that point.
 local function known_size()
   local newest = redis.call('ZREVRANGEBYSCORE', MESSAGES, int(up_to), '-inf', 'LIMIT', 0, 1)[1]
   local seq, size = string.match(newest or '', '^(%-?%d+) %d+ (%d+) ')
   return seq and tonumber(seq) > changed and tonumber(size)
 end
 
--- Takes what goes out of the index of runs by a look at its entries, which hold no bodies.
+-- Removes the messages from the index of runs by reading its entries, which have no bodies.
 local function prune_runs()
   for _, entry in ipairs(redis.call('ZRANGE', RUNS, 0, -1)) do
     if string.match(entry, '%z(%d+) ') - OFFSET <= up_to then
@@ -53,7 +53,7 @@ local function prune_runs()
   end
 end
 
--- Whichever side is the shorter is looked at; the sizes and runs of the other follow.
+-- Reads the shorter side; the sizes and runs of the other side follow from the totals.
 if kept == 0 then
   redis.call('UNLINK', MESSAGES, RUNS)
   bytes = 0
@@ -92,7 +92,7 @@ for at = 5, #ARGV, 3 do
   seq = seq + 1
   place_one(seq, ARGV[at], ARGV[at + 1], ARGV[at + 2], bytes, last + 1)
 end
--- The new messages may stand on the numbers of these events, and the event that follows tells all they told.
+-- The new messages can take the numbers of these events. The following event replaces them.
 for _, covered in ipairs(redis.call('ZRANGEBYSCORE', REPLACEMENTS, '-inf', int(up_to))) do
   redis.call('ZREMRANGEBYSCORE', EVENTS, covered, covered)
 end

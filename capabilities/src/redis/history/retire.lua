@@ -1,5 +1,5 @@
--- Prepares a thread that holds nothing for leaving the index: its next append registers it again, and not by the token
--- ARGV[2]. Answers whether the thread may leave.
+-- Prepares the removal of an empty thread from the index: its next append registers it again, with another token than
+-- ARGV[2]. Returns whether the thread may be removed.
 if messages > 0 then
   return 0
 end

@@ -1,5 +1,5 @@
--- Sets the time to live ARGV[2], or removes it where that is empty. ARGV[3] is 1 where use renews it. Answers whether
--- the thread holds messages.
+-- Sets the time to live ARGV[2], or removes it if that is empty. ARGV[3] is 1 if use renews it. Returns whether the
+-- thread has messages.
 if messages == 0 then
   return 0
 end

@@ -1,5 +1,5 @@
--- How the thread stands. ARGV[2] is 'use' where this counts as a use of the thread. Answers messages, bytes and the
--- greatest number given.
+-- Returns the thread's number of messages, its bytes and its greatest number. ARGV[2] is 'use' if this counts as a use of the
+-- thread.
 if ARGV[2] == 'use' and renew() then
   save()
 end

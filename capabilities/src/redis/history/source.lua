@@ -1,6 +1,6 @@
--- A part of the thread for a fork. ARGV: channel, up to, after, most messages, bytes after which the part ends.
--- Answers what changes whenever a message is taken away (the number of the last change and the thread's token), the
--- greatest number given, and an array of messages.
+-- Returns a part of the thread for a fork. ARGV: channel, up to, after, maximum messages, bytes after which the part ends.
+-- Returns a state that changes with every removal (the number of the last change and the thread's token), the greatest number,
+-- and an array of messages.
 local to, from = ARGV[2], '(' .. ARGV[3]
 local messages_max, bytes_max = tonumber(ARGV[4]), tonumber(ARGV[5])
 local CHUNK = 8

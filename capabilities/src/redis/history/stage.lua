@@ -1,5 +1,5 @@
--- Lays messages of a fork aside, in the slot of its target. KEYS: messages, runs. ARGV: milliseconds after which an
--- unfinished fork is forgotten, then number, message and entry of the run of each.
+-- Stages messages of a fork, in the slot of its target. KEYS: messages, runs. ARGV: milliseconds after which an unfinished
+-- fork expires, then the number, the message and the run entry of each.
 redis.call('ZCARD', KEYS[1])
 redis.call('ZCARD', KEYS[2])
 for at = 2, #ARGV, 3 do

@@ -1,37 +1,37 @@
--- A thread, as every script but the shortest appends see it.
+-- A thread. Every script except the fast append includes this file.
 --
 -- KEYS: 1 the thread's hash, 2 its messages, 3 the index of its runs, 4 its events that are not messages, 5 its
--- replacements, 6 the refused tokens. ARGV[1] is the channel on which its changes are announced.
+-- replacements, 6 the refused tokens. ARGV[1] is the channel of its notifications.
 --
--- The hash holds the counters: `s` the greatest number given, `c` the number of the last clear, run clear or
--- replacement, `n` messages, `b` bytes, `f` the format of the thread, `i` present once the index of the namespace names the thread, `w` until when
--- somebody follows it, who may have gone; the time to live where there is one: `t` milliseconds, `r` 1 where use renews it, `e` when it ends; and under `k` with the key behind
--- it, what an append with that idempotency key answered.
+-- The hash holds the counters: `s` the greatest number, `c` the number of the last clear, run clear or replacement, `n` the
+-- number of messages, `b` their bytes, `f` the format, `i` present after the thread was registered in the index, `w` the end of
+-- the last subscription's notice. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
+-- `k` followed by an idempotency key has the result of the append with that key.
 --
 -- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. The body is
--- 0x01 '<author>' NUL '<role>' NUL, each empty where the message names none, and the message, which may be compressed.
+-- 0x01 '<author>' NUL '<role>' NUL, each empty if the message has none, and the message, which may be compressed.
 -- Runs: sorted by their bytes, '<run>' NUL '<seq + 2^20, in 16 digits> <size>'. A replacement reaches 999 below 0.
 -- Events: sorted by their number, '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'; kind 1 is a clear, 2
 -- the clear of a run, 3 a replacement.
--- Replacements: the numbers of the replacement events, sorted by how far they reach.
+-- Replacements: the numbers of the replacement events, sorted by their `up to`.
 --
 -- A sorted set's scores are exact up to 2^53. Appends stop 2^20 before that, so that events always have a number.
 --
--- Messages and runs carry the server's own expiry, so that plain reads see a thread end on time and its memory is freed
--- without anybody asking. The counters stay until the next script makes the end into the clear that it is.
+-- Messages and runs have an expiry in the server, so that plain reads observe it on time and the memory is freed without a
+-- call. The counters stay until the next script records the expiry as a clear.
 
 local THREAD, MESSAGES, RUNS, EVENTS, REPLACEMENTS, REFUSED = unpack(KEYS)
 local SEQ_MAX = 9007199253692416
 -- Keeps the numbers in the index of runs positive; greatest and offset together are 2^53.
 local OFFSET = 1048576
--- How long a token stays refused: ten times as long as an append may take from its registration to its arrival.
+-- The time for which a token stays refused: ten times the limit from an append's registration to its arrival.
 local REFUSED_MS = 600000
 
 local function announce()
   redis.pcall('PUBLISH', ARGV[1], '')
 end
 
--- Reading each key's size fails where it holds something foreign, before anything is written: scripts do not roll back.
+-- Reading each key's size fails for a key of another type, before the first write: scripts are not rolled back.
 for _, key in ipairs({MESSAGES, RUNS, EVENTS, REPLACEMENTS}) do
   redis.call('ZCARD', key)
 end
@@ -48,12 +48,12 @@ local had_ttl = ends ~= nil
 local function save()
   redis.call('HSET', THREAD, 's', int(last), 'c', int(changed), 'n', int(messages), 'b', int(bytes))
   if messages == 0 then
-    -- What comes next does not inherit a life.
+    -- Later messages do not inherit the time to live.
     ends = nil
   end
   if ends then
     redis.call('HSET', THREAD, 't', int(ttl), 'r', renews and '1' or '0', 'e', int(ends))
-    -- A key is gone when its time is in the past, so this is the instant of the end itself.
+    -- The server removes a key when its expiry is in the past, so this is the exact instant.
     redis.call('PEXPIREAT', MESSAGES, int(ends - 1))
     redis.call('PEXPIREAT', RUNS, int(ends - 1))
   elseif had_ttl then
@@ -64,7 +64,7 @@ local function save()
   had_ttl = ends ~= nil
 end
 
--- Takes the number of an event that changes what stands in the thread, and writes it.
+-- Assigns a number to an event that changes stored messages, and writes the event.
 local function happened(kind, removed, up_to, placed, run)
   last = last + 1
   changed = last
@@ -72,7 +72,7 @@ local function happened(kind, removed, up_to, placed, run)
     '%.0f %d %.0f %.0f %.0f %d ', last, kind, removed, up_to, bytes, placed) .. run)
 end
 
--- Removes all messages and the time to live, and answers how many went.
+-- Removes all messages and the time to live, and returns the number of messages.
 local function clear()
   local gone = messages
   redis.call('UNLINK', MESSAGES, RUNS, EVENTS, REPLACEMENTS)
@@ -89,7 +89,7 @@ local function live(ttl_ms, renewing)
   ends = now_ms() + ttl
 end
 
--- Starts the time to live anew where it follows use, and says whether that changes anything.
+-- Restarts a time to live that use renews. Returns whether this changed it.
 local function renew()
   local later = ends and renews and now_ms() + ttl
   if later and later > ends then
@@ -99,7 +99,7 @@ local function renew()
   return false
 end
 
--- Whether the index of the namespace names the thread, be it since now by a token that was not refused meanwhile.
+-- Returns whether the thread is registered in the index, if needed with the given token, which must not be refused.
 local function indexed(token)
   if redis.call('HEXISTS', THREAD, 'i') == 1 then
     return true
@@ -122,7 +122,7 @@ local function run_entry(run, seq, size)
   return run .. '\0' .. string.format('%016.0f %s', seq + OFFSET, size)
 end
 
--- A stored message's number, size and run.
+-- Returns the number, the size and the run of a stored message.
 local function header(message)
   local seq, size, run = string.match(message, '^(%-?%d+) (%d+) %d+ %d+ ([^%z]*)%z')
   return tonumber(seq), tonumber(size), run
@@ -137,7 +137,7 @@ local function place_one(seq, size, run, body, thread_bytes, placed_by)
   end
 end
 
--- A time to live that has passed becomes the clear that it is. The server may have freed the messages already.
+-- Records a passed time to live as a clear. The server may have freed the messages already.
 if ends and messages > 0 and (ends <= now_ms() or redis.call('EXISTS', MESSAGES) == 0) then
   clear()
 end

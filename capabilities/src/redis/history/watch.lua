@@ -1,6 +1,5 @@
--- Has the shortest append announce itself for the next ARGV[2] milliseconds; all others do in any case. Answers whether
--- that is noted: not where there is no such thread, nor where the server takes no write. Who is not noted has to look, which
--- is no reason to fail.
+-- Makes the fast append send notifications for the next ARGV[2] milliseconds; all other writes always do. Returns whether this
+-- was recorded: not if the thread does not exist or the server accepts no write. Otherwise the subscriber must poll.
 if redis.call('EXISTS', THREAD) == 0 then
   return 0
 end

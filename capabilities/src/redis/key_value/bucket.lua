@@ -1,5 +1,5 @@
--- What the scripts that write to a bucket share. The first three only read, and meet every key of the bucket, so that one
--- that holds something else stops the script before its first write.
+-- Functions shared by the scripts that write to a bucket. The first three only read. Together they read every key of the
+-- bucket, so that a key of another type stops the script before its first write.
 local meta = redis.call('HMGET', KEYS[1], 'revision', 'format')
 if meta[1] and meta[2] ~= FORMAT then return wrong_format(meta[2]) end
 
@@ -19,7 +19,7 @@ local function next_revision()
   return revision < 9007199254740991 and revision
 end
 
--- Saves the revision, and with the first one the format.
+-- Stores the revision, and the format with the first revision.
 local function save(revision)
   if meta[2] then
     redis.call('HSET', KEYS[1], 'revision', int(revision))
@@ -35,7 +35,7 @@ local function remove(key)
   end
 end
 
--- Drops the oldest tombstones beyond those kept, and notes the greatest revision dropped.
+-- Drops the oldest tombstones beyond the limit, and stores the greatest dropped revision.
 local function forget(tombstones, kept)
   local surplus = redis.call('ZCARD', tombstones) - kept
   if surplus <= 0 then return end
@@ -46,8 +46,8 @@ local function forget(tombstones, kept)
   end
 end
 
--- Has the server free the values by itself where every key has a time to live: a minute after the last of them has passed,
--- as for those that writes clear away. What else is kept of such a key is its name.
+-- If every key has a time to live, sets an expiry on the values: a minute after the last key expires, as for keys that writes
+-- remove. Only the names of such keys remain.
 local function end_values_with_last_key()
   local ending = redis.call('ZCARD', KEYS[6])
   if ending > 0 and ending == redis.call('ZCARD', KEYS[4]) then
@@ -58,8 +58,8 @@ local function end_values_with_last_key()
   end
 end
 
--- Ends a write: what expired becomes a tombstone once watchers under way have met its put, old tombstones go at times,
--- and the change is announced.
+-- Ends a write: turns keys that expired a minute ago into tombstones, because watchers in progress have read their put by
+-- then; drops old tombstones from time to time; sends the notification.
 local function written(revision, now, kept, channel)
   for _, key in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', int(now - 60000), 'LIMIT', 0, 16)) do
     redis.call('ZADD', KEYS[8], redis.call('ZSCORE', KEYS[5], key), key)

@@ -1,7 +1,7 @@
 -- KEYS: meta, values, revisions, expiries, deleted, expired
--- ARGV: after which revision, prefix, most changes, size at which a page ends
--- Answers the last revision, the greatest forgotten one, how far the bucket was looked through, whether there may be
--- more, and the changes: key, revision, and for a put value and expiry.
+-- ARGV: the revision to start after, prefix, maximum changes, size at which a page ends
+-- Returns the last revision, the greatest forgotten revision, the last revision that was scanned, whether more changes may
+-- follow, and the changes: key, revision, and the value and expiry of a put.
 local meta = redis.call('HMGET', KEYS[1], 'revision', 'forgotten', 'format')
 if meta[1] and meta[3] ~= FORMAT then return wrong_format(meta[3]) end
 local last, prefix = tonumber(meta[1] or '0'), ARGV[2]
@@ -14,7 +14,7 @@ for _, source in ipairs({KEYS[3], KEYS[5], KEYS[6]}) do
       found[#found + 1] = {range[i], tonumber(range[i + 1]), source == KEYS[3]}
     end
   end
-  -- Behind the last one looked at there may be others.
+  -- More changes may follow the last scanned one.
   if #range == 2 * looked_at then horizon = math.min(horizon, tonumber(range[#range])) end
 end
 table.sort(found, function(a, b) return a[2] < b[2] end)
@@ -29,7 +29,7 @@ for _, change in ipairs(found) do
   local value, expires = false, false
   if change[3] then
     value = redis.call('HGET', KEYS[2], change[1])
-    -- One that the server has freed is of a key that is gone.
+    -- The server has freed the value, so the key has expired.
     expires = value and redis.call('ZSCORE', KEYS[4], change[1])
     size = size + (value and #value or 0)
   end

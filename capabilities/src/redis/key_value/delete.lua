@@ -1,6 +1,6 @@
 -- KEYS: meta, erased, values, names, revisions, expiries, deleted, expired
--- ARGV: registration (2), key, wanted revision ('' for any), tombstones kept, channel
--- Answers 'DELETED', 'ABSENT', 'CONFLICT' or 'FULL'. What is there was registered.
+-- ARGV: registration (2), key, expected revision ('' for any), maximum tombstones, channel
+-- Returns 'DELETED', 'ABSENT', 'CONFLICT' or 'FULL'. An existing key is registered.
 local key = ARGV[3]
 local now = now_ms()
 local found = found_at(key, now)
@@ -9,7 +9,7 @@ if not found then return 'ABSENT' end
 local revision = next_revision()
 if not revision then return 'FULL' end
 
--- Removing comes first: it is allowed when memory is full, and what follows it is then, too.
+-- Removes first: the server allows this when its memory is full, and then also the writes after it.
 remove(key)
 save(revision)
 redis.call('ZADD', KEYS[7], int(revision), key)

@@ -1,7 +1,7 @@
 -- KEYS: names, revisions, expiries
--- ARGV: first name, first name too far, most items
--- Answers where to go on, empty at the end, and names and revisions in turn. Names that have expired are passed by, so many
--- of them at once at most: nobody else is served meanwhile.
+-- ARGV: first name, name at which to stop, maximum items
+-- Returns the name to continue from (empty at the end), then names and revisions alternately. Skips expired names, up to a
+-- limit, because the server runs nothing else during a script.
 local now = now_ms()
 local from, most, looked_at = ARGV[1], tonumber(ARGV[3]), 0
 local listed = {}

@@ -1,6 +1,6 @@
 -- KEYS: meta, erased, values, names, revisions, expiries, deleted, expired
--- ARGV: registration (2), key, wanted revision ('' for any, 'absent'), tombstones kept, channel, time to live, value
--- Answers the revision, or 'EXISTS', 'CONFLICT', 'FULL', 'REGISTER'.
+-- ARGV: registration (2), key, expected revision ('' for any, 'absent'), maximum tombstones, channel, time to live, value
+-- Returns the revision, or 'EXISTS', 'CONFLICT', 'FULL', 'REGISTER'.
 local key = ARGV[3]
 local now = now_ms()
 local found = found_at(key, now)

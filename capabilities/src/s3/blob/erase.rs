@@ -59,7 +59,9 @@ async fn delete_all(engine: &Engine, names: Vec<String>) -> Result<()> {
     let batch = objects
         .collect::<std::result::Result<Vec<_>, _>>()
         .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
-        .map_err(|_| Error::new(ErrorKind::Unexpected, ERASE, "the request could not be made"))?;
+        .map_err(|_| {
+            Error::new(ErrorKind::Unexpected, ERASE, "the request could not be made; report the defect")
+        })?;
     match engine
         .client
         .delete_objects()

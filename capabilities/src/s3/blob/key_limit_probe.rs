@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_the_length_asked_for_and_no_odd_segment() {
+    fn names_have_the_requested_length_and_no_odd_segment() {
         let folder = "prefix/probe/0123456789abcdef0123456789abcdef/";
         for bytes in (113..1_024).chain([longest_name(""), longest_short_name("prefix/")]) {
             let name = name(folder, bytes, 'a');

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_waited_for_until_it_is_complete_and_only_once() {
+    fn the_writer_waits_once_until_a_group_is_complete() {
         let (jobs, queue) = channel();
         let mut group_commit = GroupCommit::expecting(3);
         group_commit.deadline = Instant::now().checked_add(Duration::from_secs(60));

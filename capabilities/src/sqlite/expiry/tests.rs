@@ -182,7 +182,7 @@ async fn an_expired_value_is_removed_without_writes_and_watchers_are_notified() 
 }
 
 #[tokio::test]
-async fn many_keys_and_large_values_leave_in_parts() {
+async fn many_keys_and_large_values_are_removed_in_parts() {
     let database = Database::new();
     let sqlite = database.open().await;
     let values = sqlite.key_value(app());

@@ -105,7 +105,7 @@ async fn a_replacement_uses_the_numbers_that_it_replaces() {
 }
 
 #[tokio::test]
-async fn a_subscription_reads_the_backlog_and_then_what_other_handles_write() {
+async fn a_subscription_reads_the_backlog_and_then_the_writes_of_other_handles() {
     let folder = TempDir::new().unwrap();
     let (ours, theirs) = (open(&folder).await, open(&folder).await);
     let run = RunId::new("r").unwrap();

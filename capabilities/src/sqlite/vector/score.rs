@@ -31,7 +31,7 @@ pub(super) fn norm(embedding: &Embedding) -> f64 {
     embedding.as_slice().iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is what is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is intended")]
 fn narrow(value: f64) -> f32 {
     value as f32
 }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back_bit_for_bit_and_other_bytes_not_at_all() {
+    fn embeddings_read_back_bit_for_bit_and_invalid_bytes_are_refused() {
         let embedding = Embedding::new(vec![-0.0, f32::MIN_POSITIVE / 2.0, 0.1]).unwrap();
         let back = from_bytes(&to_bytes(&embedding)).unwrap();
         let bits = |embedding: &Embedding| -> Vec<u32> {

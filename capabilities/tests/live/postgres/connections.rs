@@ -160,7 +160,7 @@ pub(crate) async fn more_callers_than_connections_of_a_silent_server_report_the_
         for error in calls.join_all().await {
             let error = error.unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout), "{error}");
-            // Those that were sent may have happened.
+            // Calls that were sent may have happened.
             assert_eq!(error.is_retryable(), error.outcome() == Outcome::NotApplied, "{error}");
             retryable += usize::from(error.is_retryable());
         }

@@ -129,7 +129,7 @@ fn trouble(report: &mut Report) {
                 level.counterexamples = vec![found("TASK-041")];
             }
             ("age", Level::Model, _) => level.executed = 1_200,
-            ("s3-moto", Level::Faults, _) => level.trouble = Some("the server is gone".to_owned()),
+            ("s3-moto", Level::Faults, _) => level.trouble = Some("the server does not respond".to_owned()),
             _ => {}
         }
     }

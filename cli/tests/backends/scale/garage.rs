@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larder::Registry;
-use larder_cli::durable::{Watched, meanwhile};
+use larder_cli::durable::{Watched, during};
 use larder_cli::url;
 
 use super::server::Server;
@@ -26,7 +26,7 @@ pub(crate) async fn work_continues_after_the_loss_of_a_node() {
     let elsewhere = url::named(&Registry::default(), "s3-garage", &elsewhere, scratch.path()).await.unwrap();
     let other = open(&*elsewhere, 1).await;
 
-    let ((), found) = meanwhile(&stores, &other, (6, 1, CALL_TIME_MAX), async |watched| {
+    let ((), found) = during(&stores, &other, (6, 1, CALL_TIME_MAX), async |watched| {
         pause(1_000).await;
         server.tell(&["kill", "3"]);
         watched.remark("KILLED 3");

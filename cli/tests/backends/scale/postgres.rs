@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larder::Registry;
-use larder_cli::durable::meanwhile;
+use larder_cli::durable::during;
 use larder_cli::url;
 use larder_conformance::runner::{probe, run};
 use larder_conformance::{CaseOutcome, RunOptions, suites};
@@ -74,7 +74,7 @@ pub(crate) async fn the_suite_holds_on_partitions() {
     }
 
     let (stores, other) = (open(&*harness, 0).await, open(&*harness, 1).await);
-    let work = meanwhile(&stores, &other, (2, 1, CALL_TIME_MAX), async |_| pause(3_000).await);
+    let work = during(&stores, &other, (2, 1, CALL_TIME_MAX), async |_| pause(3_000).await);
     assert_holds(&work.await.unwrap().1);
 
     let rows = "SELECT count(DISTINCT inhparent), count(*) FROM pg_inherits JOIN pg_class ON oid = inhparent

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use larder::Registry;
-use larder_cli::durable::meanwhile;
+use larder_cli::durable::during;
 use larder_cli::url;
 use larder_conformance::StoreSet;
 use larder_kernel::{BoardId, NewBoard, NewTask, PageRequest, TaskId, TaskStatus, WorkerId};
@@ -37,7 +37,7 @@ pub(crate) async fn slots_move_while_clients_write() {
     let mut nodes = Nodes::connect(&address).await;
     make_boards(&stores).await;
 
-    let (by_hand, found) = meanwhile(&stores, &other, (8, 1, CALL_TIME_MAX), async |watched| {
+    let (by_hand, found) = during(&stores, &other, (8, 1, CALL_TIME_MAX), async |watched| {
         let over = AtomicBool::new(false);
         let moves = async {
             let moved = nodes.move_slots().await;

@@ -100,7 +100,7 @@ pub(super) fn each_form_is_imported_seen_in_windows_and_exported_as_it_was() {
         for (given, returned) in given.iter().zip(&returned) {
             assert!(json_equal(given, returned), "{name}: {given}\n{returned}");
         }
-        // A second import adds nothing, and the export imports as the file did.
+        // A second import adds nothing. An import of the export gives the same messages.
         assert!(imported(&file, &place.url(), name).starts_with("imported 0 of"), "{name}");
         let again = place.file("again.jsonl", &lines);
         let copy = format!("{name}-copy");
@@ -211,7 +211,7 @@ pub(super) fn faults_are_named_with_line_and_place() {
     }
 }
 
-pub(super) fn halves_of_surrogate_pairs_are_replaced_and_counted_if_asked() {
+pub(super) fn halves_of_surrogate_pairs_are_replaced_and_counted_on_request() {
     let place = Place::new();
     for (name, text) in [
         ("lone-surrogate-content.jsonl", "done \u{FFFD}"),

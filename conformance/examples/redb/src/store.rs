@@ -120,7 +120,7 @@ impl KeyValueStore for RedbKeyValueStore {
     ) -> Result<Page<KeyRevision, Key>> {
         check_list("key_value.list", prefix, Some(&page))?;
         let (bucket, prefix, limit, after) = (bucket.clone(), prefix.to_owned(), page.limit, page.after);
-        // One item more than requested shows whether another page follows.
+        // Reads one more item than requested, to find out whether another page follows.
         let keys = self
             .run("key_value.list", move |tables, namespace| {
                 let after = after.as_ref().map(Key::as_str);

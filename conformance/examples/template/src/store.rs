@@ -103,7 +103,7 @@ impl KeyValueStore for MyStore {
         page: PageRequest<Key>,
     ) -> Result<Page<KeyRevision, Key>> {
         check_list("key_value.list", prefix, Some(&page))?;
-        // One item more than requested shows whether another page follows.
+        // Reads one more item than requested, to find out whether another page follows.
         let keys = lock(&self.state).list(bucket, prefix, page.after.as_ref(), page.limit + 1);
         Ok(Page::from_surplus(keys, page.limit, |item| item.key.clone()))
     }

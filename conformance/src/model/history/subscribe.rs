@@ -37,7 +37,7 @@ impl History {
     }
 }
 
-/// Ignores the size in the event of a message that a replacement wrote; the contract does not fix it.
+/// Ignores the size in the event of a message that a replacement wrote; the contract does not define it.
 fn forget_size(held: &Held, expected: &mut HistoryEvent, told: &HistoryEvent) {
     let placed = held
         .messages

@@ -49,7 +49,7 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
     }
 }
 
-/// Draws from few collections, so that documents meet.
+/// Draws from few collections, so that documents share them.
 fn few(rng: &mut Rng<'_>) -> CollectionName {
     let index = rng.of(&[0_usize, 0, 0, 0, 1, 2]);
     valid(CollectionName::new(&rng.ids.0[index]))

@@ -198,7 +198,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn a_cell_shows_the_worst_of_its_cases_and_of_what_the_levels_found() {
+    fn a_cell_shows_the_worst_result_of_its_cases_and_levels() {
         let report = sample::everything();
         let cells = cells(&report);
         let of = |clause| cells[&(clause, "mine")];

@@ -1,4 +1,5 @@
-// The page is whole without this; here are its filter, its details and its keys. Text goes in as text, never as markup.
+// Adds the filter, the details and the keys to the page, which is complete without them. Text is inserted as text, never as
+// markup.
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -52,7 +53,7 @@ matrix.addEventListener("click", (event) => {
   }
 });
 
-// One cell is a stop of the Tab key; arrows go on from there.
+// The Tab key reaches one cell; the arrow keys move on from it.
 
 const cellsOf = (row) => [...row.querySelectorAll("td.cell")];
 const visibleRows = () => rows.filter((row) => !row.hidden && !row.parentElement.hidden);
@@ -200,7 +201,7 @@ function follow() {
     try {
       show(clause, data.backends.indexOf(decodeURIComponent(name)));
     } catch {
-      // Not a link of ours.
+      // Not a link to a cell.
     }
   }
 }

@@ -49,7 +49,7 @@ fn an_expired_waiver_waives_nothing_and_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_waiver_that_meets_nothing_is_unused_or_not_in_the_run() {
+fn a_waiver_without_a_match_is_unused_or_not_in_the_run() {
     let mut report = sample::passing();
     for (waiver, status) in [
         (waiver("mine", Some("KV-001"), None), WaiverStatus::Unused),
@@ -94,7 +94,7 @@ fn a_level_is_waived_only_if_all_its_counterexamples_are() {
     waive(&mut report, waiver("mine", None, Some(Level::Model)), "2026-01-01");
     assert_eq!((report.levels[0].verdict(), report.exit_code()), (Verdict::Waived, 0));
     assert_eq!((report.waivers[0].matched, report.waivers[1].matched), (1, 1));
-    report.levels[0].trouble = Some("the server is gone".to_owned());
+    report.levels[0].trouble = Some("the server does not respond".to_owned());
     assert_eq!((report.levels[0].verdict(), report.exit_code()), (Verdict::Error, 2));
 }
 

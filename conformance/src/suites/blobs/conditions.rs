@@ -23,7 +23,7 @@ pub(super) async fn absent_refuses_an_existing_blob(context: Context) -> CaseRes
     a.put(&key, "first".into(), when(BlobCondition::Absent)).await?;
     let before = dump(&*b).await?;
     let again = b.put(&key, "second".into(), when(BlobCondition::Absent)).await;
-    expect::error("writing where a blob is", again, ErrorKind::Conflict)?;
+    expect::error("writing over an existing blob", again, ErrorKind::Conflict)?;
     expect::equal("everything stored", &dump(&*a).await?, &before)?;
     a.delete(&key).await?;
     b.put(&key, "third".into(), when(BlobCondition::Absent)).await?;
@@ -59,7 +59,7 @@ async fn race(context: &Context, condition: BlobCondition) -> CaseResult {
             }
         }
     }
-    expect::equal("how many succeeded", &winners.len(), &1)?;
+    expect::equal("number of successes", &winners.len(), &1)?;
     let bytes = b.get_bytes(&key).await?;
     let whole = bytes.len() == 50_000 && bytes.iter().all(|byte| *byte == winners[0]);
     expect::that(whole, "the winner's bytes", format!("{} bytes of another", bytes.len()))

@@ -28,7 +28,7 @@ pub(super) async fn a_copy_is_equal_and_independent(context: Context) -> CaseRes
     a.put_bytes(&source, Bytes::from_static(b"changed")).await?;
     expect::that(b.get_bytes(&target).await? == bytes, "the copy as it was", "changed with its source")?;
     a.delete(&source).await?;
-    expect::that(b.get_bytes(&target).await? == bytes, "the copy as it was", "gone with its source")
+    expect::that(b.get_bytes(&target).await? == bytes, "the copy as it was", "missing, like its source")
 }
 
 pub(super) async fn copying_a_missing_blob_is_not_found(context: Context) -> CaseResult {
@@ -127,5 +127,5 @@ pub(super) async fn concurrent_deletions_all_succeed(context: Context) -> CaseRe
         expect::equal("deleting it again", &b.delete(&name).await?, &false)?;
     }
     let listed: Vec<BlobEntry> = b.list("", None).await?.try_collect().await?;
-    expect::equal("how many blobs are left", &listed.len(), &8)
+    expect::equal("number of remaining blobs", &listed.len(), &8)
 }

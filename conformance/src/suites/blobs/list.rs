@@ -119,13 +119,13 @@ pub(super) async fn only_finished_blobs_are_listed(context: Context) -> CaseResu
         BackgroundTask::start(async move { writer.put(&open, body, BlobPutOptions::default()).await });
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     expect::equal(
-        "listed while a write is under way",
+        "listed while a write is in progress",
         &keys(&*b, "", None).await?,
         &vec!["kept".to_owned()],
     )?;
     expect::that(
         sender.send(Bytes::from_static(b"done")).is_ok(),
-        "the write to be under way",
+        "the write to be in progress",
         "it had ended",
     )?;
     writing.end().await??;

@@ -192,7 +192,7 @@ async fn a_key_that_is_too_long_has_no_blob(context: Context) -> CaseResult {
         expect::that(listed.is_empty(), "an empty listing", &listed)?;
         let listed: Vec<BlobEntry> = a.list("", Some(&key)).await?.try_collect().await?;
         let expected = usize::from(marker > key);
-        expect::equal("how many keys come after it", &listed.len(), &expected)?;
+        expect::equal("number of keys after it", &listed.len(), &expected)?;
     }
     expect::equal("everything stored", &dump(&*b).await?, &before)
 }

@@ -62,7 +62,7 @@ async fn names_method_and_expiry(context: Context, request: PresignRequest) -> C
     let mut longer = request;
     longer.valid_for = VALID_FOR * 3;
     let far = a.presign(&key, &longer).await?.expires_at;
-    expect::that(far > url.expires_at.saturating_add(VALID_FOR), "an expiry as far ahead as asked", far)
+    expect::that(far > url.expires_at.saturating_add(VALID_FOR), "the requested expiry", far)
 }
 
 pub(super) async fn an_undeclared_method_is_unsupported(context: Context) -> CaseResult {

@@ -117,7 +117,7 @@ pub(super) async fn a_failing_stream_leaves_the_store_unchanged(context: Context
         let body = BlobBody::stream(futures_util::stream::iter(pieces.collect::<Vec<_>>()).boxed());
         let result = a.put(target, body, BlobPutOptions::default()).await;
         let error = expect::error("a stream that fails", result, ErrorKind::PermissionDenied)?;
-        expect::equal("whose error comes back", &error.operation(), &"case.stream")?;
+        expect::equal("the returned error", &error.operation(), &"case.stream")?;
     }
     expect::equal("everything stored", &dump(&*b).await?, &before)
 }
@@ -131,7 +131,7 @@ pub(super) async fn the_etag_changes_with_the_bytes(context: Context) -> CaseRes
         let mut bytes = vec![b'x'; 70_000];
         bytes[35_000] = middle;
         let etag = a.put_bytes(&key, bytes.into()).await?.etag;
-        expect::equal("the tag answered and the tag read", &b.head(&key).await?.etag, &etag)?;
+        expect::equal("the returned tag and the read tag", &b.head(&key).await?.etag, &etag)?;
         expect::that(!seen.contains(&etag), "a tag not seen before", &etag)?;
         seen.push(etag);
     }

@@ -138,7 +138,7 @@ pub(super) async fn cypher_rows_are_entities_and_relationships(context: Context)
 }
 
 fn as_json(of: &impl serde::Serialize) -> CaseResult<Value> {
-    serde_json::to_value(of).map_err(|error| Failure::Engine(format!("what was stored as JSON: {error}")))
+    serde_json::to_value(of).map_err(|error| Failure::Engine(format!("the stored value as JSON: {error}")))
 }
 
 pub(super) async fn queries_that_would_write_are_refused(context: Context) -> CaseResult {

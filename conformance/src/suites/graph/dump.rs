@@ -50,7 +50,7 @@ async fn relationships(store: &dyn GraphStore) -> CaseResult<Vec<Relationship>> 
 }
 
 fn value(of: &impl serde::Serialize) -> CaseResult<Value> {
-    serde_json::to_value(of).map_err(|error| Failure::Engine(format!("what was read as JSON: {error}")))
+    serde_json::to_value(of).map_err(|error| Failure::Engine(format!("the dump as JSON: {error}")))
 }
 
 /// Writes four entities of two types, a cycle, a loop and parallel relationships. Ids, types and properties

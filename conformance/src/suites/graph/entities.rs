@@ -137,13 +137,13 @@ pub(super) async fn reads_return_entities_in_the_order_of_ids(context: Context) 
     expect::equal("places", &found.len(), &asked.len())?;
     for (asked, found) in asked.iter().zip(found) {
         let expected = if ["a", "b", "c"].contains(asked) { Some(node(asked)?) } else { None };
-        expect::equal(&format!("the place of {asked:?}"), &found, &expected)?;
+        expect::equal(&format!("the position of {asked:?}"), &found, &expected)?;
     }
-    expect::equal("the answer to no ids", &b.get_entities(&[]).await?, &Vec::new())?;
+    expect::equal("the result for an empty list of ids", &b.get_entities(&[]).await?, &Vec::new())?;
     let mut many: Vec<_> = (0..9_999).map(|number| format!("n{number}")).collect();
     many.push("b".to_owned());
     let found = b.get_entities(&entity_ids(&many)?).await?;
     expect::equal("places of 10,000", &found.len(), &10_000)?;
-    expect::equal("places that are there", &found.iter().flatten().count(), &1)?;
+    expect::equal("positions of existing ids", &found.iter().flatten().count(), &1)?;
     expect::equal("the last place", &found.last().cloned().flatten(), &Some(node("b")?))
 }

@@ -265,7 +265,7 @@ pub(super) async fn paging_returns_each_relationship_once(context: Context) -> C
         a.delete_relationship(&page.items[3].id).await?;
         a.upsert_relationships(edges(&[("!", "u", "a", "b")])?).await?;
         let rest = b.find_relationships(query, PageRequest::after(page.items[3].id.clone(), 10_000)).await?;
-        expect::equal("after a page whose last went", &rest.items, &expected[4..].to_vec())?;
+        expect::equal("after a page whose last entity was deleted", &rest.items, &expected[4..].to_vec())?;
         a.upsert_relationships(vec![page.items[3].clone()]).await?;
         a.delete_relationship(&relationship_id("!")?).await?;
     }

@@ -82,7 +82,7 @@ pub(super) async fn relationships_are_replaced_completely(context: Context) -> C
     )?;
     // Deleting an end that the relationship no longer touches does not delete the relationship.
     let gone = a.delete_entity(&entity_id("a")?).await?;
-    expect::equal("relationships that went with the old end", &gone.relationships, &1)?;
+    expect::equal("relationships deleted with their source or target", &gone.relationships, &1)?;
     graph_is("after deleting the old end", &*b, &entities[1..], &[new]).await
 }
 
@@ -161,7 +161,7 @@ pub(super) async fn relationships_never_lack_an_entity(context: Context) -> Case
             .into_iter()
             .filter(|one| !there.contains(&one.source) || !there.contains(&one.target))
             .collect();
-        expect::equal("relationships that lack an end", &lacking, &Vec::new())?;
+        expect::equal("relationships without a source or target", &lacking, &Vec::new())?;
     }
     Ok(())
 }
@@ -186,9 +186,9 @@ pub(super) async fn reads_return_relationships_in_the_order_of_ids(context: Cont
     expect::equal("places", &found.len(), &asked.len())?;
     for (asked, found) in asked.iter().zip(found) {
         let expected = stored.iter().find(|one| one.id.as_str() == *asked).cloned();
-        expect::equal(&format!("the place of {asked:?}"), &found, &expected)?;
+        expect::equal(&format!("the position of {asked:?}"), &found, &expected)?;
     }
-    expect::equal("the answer to no ids", &b.get_relationships(&[]).await?, &Vec::new())?;
+    expect::equal("the result for an empty list of ids", &b.get_relationships(&[]).await?, &Vec::new())?;
     let mut many: Vec<_> = (0..9_999).map(|number| format!("n{number}")).collect();
     many.push("b".to_owned());
     let found = b.get_relationships(&relationship_ids(&many)?).await?;

@@ -122,7 +122,7 @@ pub(super) async fn all_relationships(store: &dyn GraphStore) -> CaseResult<Vec<
 /// Reads one entity that must exist.
 pub(super) async fn read(store: &dyn GraphStore, id: &str) -> CaseResult<Entity> {
     let mut found = store.get_entities(&[entity_id(id)?]).await?;
-    expect::equal("places in the answer", &found.len(), &1)?;
+    expect::equal("positions in the result", &found.len(), &1)?;
     expect::some(&format!("the entity {id:?}"), found.pop().flatten())
 }
 

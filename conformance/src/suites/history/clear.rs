@@ -66,7 +66,7 @@ pub(super) async fn bytes_is_the_sum_of_message_sizes(context: Context) -> CaseR
     append(&*stores.a, &thread, batch.clone()).await?;
     // Text 2+4+1; call 2+4+8; result 2+2; metadata 8+4 and 1+8.
     expect::equal("bytes", &stores.b.thread_info(&thread).await?.bytes, &46)?;
-    expect::equal("size_bytes of what was written", &bytes(&batch)?, &46)?;
+    expect::equal("size_bytes of the written messages", &bytes(&batch)?, &46)?;
     counts_agree("an append", &*stores.b, &thread).await
 }
 
@@ -178,7 +178,7 @@ pub(super) async fn numbers_continue_after_a_clear(context: Context) -> CaseResu
         expect::that(answer.first > greatest, format!("a number above {greatest}"), answer)?;
         greatest = answer.last;
         let page = stores.b.page_after(&thread, Seq::new(answer.first.get() - 1), 10).await?;
-        expect::equal("the page after what was cleared", &texts(&page), &vec!["after"])?;
+        expect::equal("the page after the cleared messages", &texts(&page), &vec!["after"])?;
     }
     Ok(())
 }

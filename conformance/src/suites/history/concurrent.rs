@@ -43,7 +43,7 @@ pub(super) async fn concurrent_batches_neither_interleave_nor_get_lost(context: 
         expect::equal(&format!("the messages at {first} to {last}"), &got, &expected)?;
         written += count;
     }
-    expect::equal("how many messages there are", &stored.len(), &written)?;
+    expect::equal("number of messages", &stored.len(), &written)?;
     let Some(info) = counts(&*stores.b, &thread).await? else { return Ok(()) };
     expect::equal("thread_info's messages", &usize::try_from(info.messages).ok(), &Some(written))
 }
@@ -68,7 +68,7 @@ pub(super) async fn concurrent_writers_get_distinct_numbers(context: Context) ->
     .await?;
     let numbers: Vec<i64> = answers.into_iter().flatten().collect();
     let distinct: BTreeSet<_> = numbers.iter().collect();
-    expect::equal("how many different numbers were given", &distinct.len(), &numbers.len())
+    expect::equal("number of different sequence numbers", &distinct.len(), &numbers.len())
 }
 
 /// HIST-003: a reader sees each batch completely or not.
@@ -108,11 +108,7 @@ pub(super) async fn a_reader_never_sees_part_of_a_batch(context: Context) -> Cas
     done.store(true, Ordering::Release);
     reader.end().await??;
     written?;
-    expect::equal(
-        "how many messages there are",
-        &all(&*stores.b, &thread).await?.len(),
-        &(4 * ROUNDS * BATCH),
-    )
+    expect::equal("number of messages", &all(&*stores.b, &thread).await?.len(), &(4 * ROUNDS * BATCH))
 }
 
 fn whole(stored: &[StoredMessage], batch: usize) -> CaseResult {

@@ -41,10 +41,10 @@ pub(super) async fn events_after_an_erasure_are_not_delivered_as_old_ones(contex
         next_said(&mut events, text).await?;
     }
     stores.a.erase().await?;
-    say(&*stores.a, &thread, &["anew"]).await?;
+    say(&*stores.a, &thread, &["again"]).await?;
     ends(&mut events).await?;
-    let mut anew = stores.b.subscribe(&thread, Seq::ZERO).await?;
-    next_said(&mut anew, "anew").await.map(drop)
+    let mut later = stores.b.subscribe(&thread, Seq::ZERO).await?;
+    next_said(&mut later, "again").await.map(drop)
 }
 
 /// HIST-087: a subscriber that waits for the first event continues to wait for it.

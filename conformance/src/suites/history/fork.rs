@@ -26,7 +26,7 @@ pub(super) async fn a_fork_contains_the_source_equal_and_in_order(context: Conte
         .with_tool_call(larder_kernel::ToolCall::new("c", "t", "{"));
     append(&*stores.a, &source, vec![ChatMessage::user("first"), rich, ChatMessage::user("third")]).await?;
     let forked = stores.a.fork(&source, &target, None).await?;
-    expect::equal("how many were copied", &forked.messages, &3)?;
+    expect::equal("number of copied messages", &forked.messages, &3)?;
     let (copied, original) = (all(&*stores.b, &target).await?, all(&*stores.b, &source).await?);
     expect::equal("the fork", &bodies(&copied), &bodies(&original))?;
     expect::equal("the answer's last", &Some(forked.last), &copied.last().map(|stored| stored.seq))
@@ -51,7 +51,11 @@ pub(super) async fn a_fork_ends_at_up_to(context: Context) -> CaseResult {
         let forked = stores.a.fork(&source, &target, Some(Seq::new(up_to))).await?;
         let copied = all(&*stores.b, &target).await?;
         expect::equal(&format!("the fork up to {up_to}"), &texts(&copied), &texts(&expected))?;
-        expect::equal("how many were copied", &usize::try_from(forked.messages).ok(), &Some(expected.len()))?;
+        expect::equal(
+            "number of copied messages",
+            &usize::try_from(forked.messages).ok(),
+            &Some(expected.len()),
+        )?;
     }
     Ok(())
 }
@@ -118,7 +122,7 @@ pub(super) async fn an_empty_source_is_not_found_and_creates_nothing(context: Co
         reads_empty(&*stores.a, &target).await?;
     }
     expect::equal("the target's last", &last(&*stores.a, &target).await?, &Seq::ZERO)?;
-    expect::equal("how many threads are listed", &list_all(&*stores.a, 100).await?.len(), &1)
+    expect::equal("number of listed threads", &list_all(&*stores.a, 100).await?.len(), &1)
 }
 
 /// HIST-043.
@@ -206,7 +210,7 @@ pub(super) async fn of_concurrent_forks_one_succeeds(context: Context) -> CaseRe
         })
         .await?;
         let winners: Vec<_> = results.into_iter().flatten().collect();
-        expect::equal("how many forks succeeded", &winners.len(), &1)?;
+        expect::equal("number of successful forks", &winners.len(), &1)?;
         let winner = expect::some("the fork that succeeded", winners.first())?;
         let expected = [1, 2, 3].map(|at| format!("{winner}.{at}"));
         holds(&*stores.b, &target, &expected.each_ref().map(String::as_str)).await?;

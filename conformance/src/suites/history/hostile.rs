@@ -100,7 +100,7 @@ pub(super) async fn each_agent_lists_only_its_own_threads(context: Context) -> C
         let page = stores.b.list_threads(Some(&id), PageRequest::first(1)).await?;
         let first = expect::some(&format!("the first thread of {agent:?}"), page.items.first())?;
         expect::equal("the first thread", &first.thread, &Thread::new(agent, "1")?)?;
-        let next = expect::some("where the next page begins", page.next)?;
+        let next = expect::some("the start of the next page", page.next)?;
         let page = stores.b.list_threads(Some(&id), PageRequest::after(next, 10)).await?;
         let rest: Vec<_> = page.items.into_iter().map(|info| info.thread).collect();
         expect::equal(&format!("the other threads of {agent:?}"), &rest, &vec![Thread::new(agent, "2")?])?;
@@ -146,7 +146,7 @@ pub(super) async fn keys_that_differ_in_any_byte_are_different_appends(context: 
     expect::equal("the numbers given", &numbers, &expected)?;
     for (key, answer) in keys.iter().zip(&answers) {
         let again = stores.b.append_many(&thread, messages(&["same"]), options(key)?).await?;
-        expect::equal(&format!("the repeated answer of {key:?}"), &again, answer)?;
+        expect::equal(&format!("the repeated result of {key:?}"), &again, answer)?;
     }
     for (number, (session, key)) in hostile_pairs().iter().enumerate() {
         let thread = Thread::new("keys", session)?;

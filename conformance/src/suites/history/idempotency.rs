@@ -179,14 +179,18 @@ pub(super) async fn of_concurrent_appends_with_one_key_one_writes(context: Conte
         })
         .await?;
         let first = expect::some("an answer", answers.first())?;
-        expect::that(answers.iter().all(|answer| answer == first), "one answer for all", &answers)?;
+        expect::that(answers.iter().all(|answer| answer == first), "one result for all", &answers)?;
         let stored = all(&*stores.b, &thread).await?;
         let ours: Vec<_> = stored
             .iter()
             .filter(|stored| (first.first..=first.last).contains(&stored.seq))
             .cloned()
             .collect();
-        expect::equal("the messages at the answer", &texts(&ours), &vec![text.as_str(), "second"])?;
+        expect::equal(
+            "the messages at the returned position",
+            &texts(&ours),
+            &vec![text.as_str(), "second"],
+        )?;
         expect::equal("the thread's length", &stored.len(), &(2 * (round + 1)))?;
     }
     Ok(())

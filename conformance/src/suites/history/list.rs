@@ -80,7 +80,7 @@ pub(super) async fn pages_of_any_length_return_each_thread_once(context: Context
             expect::that(pages <= threads.len(), "paging to end", pages)?;
         }
         expect::equal(&format!("the threads in pages of {limit}"), &visited, &threads)?;
-        expect::equal(&format!("how many pages of {limit}"), &pages, &threads.len().div_ceil(limit))?;
+        expect::equal(&format!("number of pages of {limit}"), &pages, &threads.len().div_ceil(limit))?;
     }
     Ok(())
 }
@@ -220,7 +220,7 @@ pub(super) async fn a_thread_without_messages_is_not_listed(context: Context) ->
         expect::equal("the threads", &listed, &vec![kept.clone()])?;
     }
     say(&*stores.b, &thread("cleared")?, &["again"]).await?;
-    expect::equal("how many threads after one came back", &list_all(&*stores.a, 10).await?.len(), &2)
+    expect::equal("number of threads after one was written again", &list_all(&*stores.a, 10).await?.len(), &2)
 }
 
 /// HIST-064.
@@ -241,7 +241,7 @@ pub(super) async fn listed_counts_are_those_of_thread_info(context: Context) -> 
     replace_now(&*stores.a, &replaced, Seq::new(3), &["é", "ß", "s", "t"]).await?;
     stores.a.clear_run(&tagged, &run("r")?).await?;
     let listed = list_all(&*stores.b, 3).await?;
-    expect::equal("how many are listed", &listed.len(), &(threads.len() + 3))?;
+    expect::equal("number of listed threads", &listed.len(), &(threads.len() + 3))?;
     for info in listed {
         expect::equal("the listed counts", &info, &stores.b.thread_info(&info.thread).await?)?;
     }

@@ -277,10 +277,10 @@ pub(super) async fn a_paging_reader_receives_each_message_once(context: Context)
     let read = reader.end().await??;
     written?;
     let stored = all(&*stores.a, &thread).await?;
-    expect::equal("what the reader met", &seqs(&read), &seqs(&stored))?;
+    expect::equal("the messages of the reader", &seqs(&read), &seqs(&stored))?;
     let distinct: BTreeSet<&str> = texts(&read).into_iter().collect();
     let expected: usize = (0..8).flat_map(|writer| (0..6).map(move |round| 1 + (writer + round) % 4)).sum();
-    expect::equal("how many different messages it met", &distinct.len(), &expected)
+    expect::equal("number of different messages that it read", &distinct.len(), &expected)
 }
 
 /// HIST-028: in a thread of one message, around its number.

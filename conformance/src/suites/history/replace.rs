@@ -58,12 +58,16 @@ pub(super) async fn everything_up_to_the_number_is_removed(context: Context) -> 
         append(&*stores.a, &thread, batch).await?;
         stores.a.clear_run(&thread, &run("hole")?).await?;
         let replaced = replace_now(&*stores.b, &thread, Seq::new(up_to), &["s"]).await?;
-        expect::equal(&format!("how many went up to {up_to}"), &replaced.removed, &(5 - left))?;
+        expect::equal(&format!("number of messages replaced up to {up_to}"), &replaced.removed, &(5 - left))?;
         let stored = all(&*stores.a, &thread).await?;
         let first = expect::some("the replacement", stored.first())?;
         expect::equal("the first message", &(first.seq.get(), first.message.text.as_str()), &(up_to, "s"))?;
         let kept = stored.len() - 1;
-        expect::equal(&format!("how many stayed after {up_to}"), &u64::try_from(kept).ok(), &Some(left))?;
+        expect::equal(
+            &format!("number of messages kept after {up_to}"),
+            &u64::try_from(kept).ok(),
+            &Some(left),
+        )?;
         let later = stored.iter().skip(1).all(|stored| stored.seq.get() > up_to);
         expect::that(later, "what stayed to keep its number", seqs(&stored))?;
     }
@@ -98,7 +102,7 @@ pub(super) async fn a_removal_after_seen_is_a_conflict(context: Context) -> Case
 }
 
 /// HIST-051: a removal before `seen` is not a conflict.
-pub(super) async fn a_removal_before_seen_is_no_conflict(context: Context) -> CaseResult {
+pub(super) async fn a_removal_before_seen_does_not_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("before")?;
     append(&*stores.a, &thread, numbered("m", 3)).await?;
@@ -113,7 +117,7 @@ pub(super) async fn a_removal_before_seen_is_no_conflict(context: Context) -> Ca
 }
 
 /// HIST-052.
-pub(super) async fn an_append_after_seen_is_no_conflict(context: Context) -> CaseResult {
+pub(super) async fn an_append_after_seen_does_not_conflict(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("appended")?;
     let seen = append(&*stores.a, &thread, numbered("m", 4)).await?.last;
@@ -147,7 +151,7 @@ pub(super) async fn of_concurrent_replacements_one_succeeds(context: Context) ->
         })
         .await?;
         let winners: Vec<_> = results.into_iter().flatten().collect();
-        expect::equal(&format!("how many succeeded in round {round}"), &winners.len(), &1)?;
+        expect::equal(&format!("number of successes in round {round}"), &winners.len(), &1)?;
         let winner = expect::some("the replacement that succeeded", winners.first())?;
         holds(&*stores.b, &thread, &[&format!("{winner} a"), &format!("{winner} b")]).await?;
         expect::equal("last", &last(&*stores.b, &thread).await?.get(), &(seen.get() + 1))?;
@@ -224,7 +228,7 @@ pub(super) async fn a_number_beyond_the_last_is_a_conflict(context: Context) -> 
             conflicts(&*stores.b, thread, &what, replacement).await?;
         }
     }
-    expect::equal("how many threads there are", &list_all(&*stores.a, 10).await?.len(), &1)?;
+    expect::equal("number of threads", &list_all(&*stores.a, 10).await?.len(), &1)?;
     expect::equal("the first number", &say(&*stores.a, &fresh, &["x"]).await?.first, &Seq::new(1))
 }
 

@@ -132,7 +132,7 @@ pub(super) async fn a_clear_is_an_event_with_the_number_of_messages(context: Con
         stores.a.clear(&thread).await?;
         let after = last(&*stores.a, &thread).await?;
         let (seq, removed) = next_cleared(&mut events).await?;
-        expect::equal("how many went", &removed, &count)?;
+        expect::equal("number of removed messages", &removed, &count)?;
         expect::equal("the event's number", &seq, &after)?;
         expect::that(seq > before, format!("a separate number above {before}"), seq)?;
     }

@@ -1,5 +1,5 @@
-//! Times to live. A thread must still exist only in attempts that were fast enough. It must be gone only
-//! after a deadline that is counted from the return of the write.
+//! Times to live. A thread must still exist only in attempts that were fast enough. It must have expired
+//! only after a deadline that is counted from the return of the write.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn living(ttl: Ttl) -> AppendOptions {
     AppendOptions::default().with_ttl(ttl)
 }
 
-/// Writes a thread that lives for [`TTL`], checks that it exists, and waits until it is gone.
+/// Writes a thread that lives for [`TTL`], checks that it exists, and waits until it has expired.
 async fn expired(stores: &Stores, name: &str) -> CaseResult<(Thread, Seq)> {
     let (thread, last, set) = in_time(TTL, |attempt| async move {
         let thread = thread(&format!("{name} {attempt}"))?;
@@ -287,7 +287,7 @@ pub(super) async fn a_thread_without_a_time_to_live_remains(context: Context) ->
     Ok(())
 }
 
-/// HIST-068: removing a time to live that is not set is no error, and a later one applies.
+/// HIST-068: removing a time to live that is not set succeeds, and a later one applies.
 pub(super) async fn a_longer_time_to_live_replaces_a_shorter_one(context: Context) -> CaseResult {
     let stores = &context.history().await?;
     let (thread, set) = in_time(TTL, |attempt| async move {
@@ -395,7 +395,7 @@ pub(super) async fn an_expiry_is_a_clear_before_the_next_event(context: Context)
     sleep_past(set, TTL).await;
     let answer = say(&*stores.a, &thread, &["c"]).await?;
     let (cleared, removed) = next_cleared(&mut events).await?;
-    expect::equal("how many messages the clear says went", &removed, &2)?;
+    expect::equal("number of messages removed by the clear", &removed, &2)?;
     let between = Seq::new(2) < cleared && cleared < answer.first;
     expect::that(between, format!("the clear between 2 and {}", answer.first), cleared)?;
     let (seq, bytes) = next_said(&mut events, "c").await?;
@@ -410,7 +410,7 @@ pub(super) async fn an_expiry_is_in_the_backlog(context: Context) -> CaseResult 
     say(&*stores.a, &thread, &["c"]).await?;
     for after in [seen, Seq::ZERO, Seq::MIN] {
         let mut events = stores.b.subscribe(&thread, after).await?;
-        expect::equal("how many messages the clear says went", &next_cleared(&mut events).await?.1, &2)?;
+        expect::equal("number of messages removed by the clear", &next_cleared(&mut events).await?.1, &2)?;
         next_said(&mut events, "c").await?;
     }
     Ok(())

@@ -36,7 +36,7 @@ pub(super) async fn concurrent_writes_get_distinct_revisions(context: Context) -
         holds(&*a, &bucket, &format!("key-{worker}"), &format!("{worker} 4"), last).await?;
         seen.extend(revisions);
     }
-    expect::equal("how many different revisions", &seen.len(), &(WORKERS * 5))
+    expect::equal("number of different revisions", &seen.len(), &(WORKERS * 5))
 }
 
 /// Returns the result of one worker's attempt: the value that it wrote if it won.
@@ -123,7 +123,7 @@ pub(super) async fn one_of_concurrent_deletions_at_a_revision_succeeds(context: 
     while let Some(result) = workers.join_next().await {
         deletions += usize::from(joined(result)?);
     }
-    expect::equal("how many deletions succeeded", &deletions, &1)?;
+    expect::equal("number of successful deletions", &deletions, &1)?;
     absent(&*b, &bucket, "key").await
 }
 

@@ -45,7 +45,7 @@ pub(super) async fn deleting_an_absent_key_changes_nothing(context: Context) -> 
     expect::equal("the reported existence", &b.delete(&elsewhere, &key("key")?, None).await?, &false)?;
     expect::equal("the keys", &listed(&*a, &bucket, "", 100).await?, &before)?;
     holds(&*a, &bucket, "other", "1", other).await?;
-    // Also no event: the event after the first deletion is the next write.
+    // It creates no event either: the next write is the event after the first deletion.
     let last = set(&*b, &bucket, "last", "1").await?;
     let seen = super::support::events_until(&mut events, last).await?;
     let deletions: Vec<_> =

@@ -39,10 +39,10 @@ pub(super) async fn events_after_an_erasure_are_not_delivered_as_old_ones(contex
     let mut events = b.watch(&bucket, "", Revision::ZERO).await?;
     events_until(&mut events, last).await?;
     a.erase().await?;
-    set(&*a, &bucket, "anew", "1").await?;
+    set(&*a, &bucket, "again", "1").await?;
     ends(&mut events).await?;
-    let mut anew = b.watch(&bucket, "", Revision::ZERO).await?;
-    expect::equal("the key of the event", &next(&mut anew, "of the new key").await?.key.as_str(), &"anew")
+    let mut later = b.watch(&bucket, "", Revision::ZERO).await?;
+    expect::equal("the key of the event", &next(&mut later, "of the new key").await?.key.as_str(), &"again")
 }
 
 /// Checks that the stream ends with `Conflict`.

@@ -104,9 +104,9 @@ pub(super) async fn an_expired_key_can_be_created(context: Context) -> CaseResul
     let stores = context.key_value().await?;
     let bucket = bucket("brief")?;
     let (name, before) = expired(&stores, &bucket).await?;
-    let revision = stores.b.create(&bucket, &key(&name)?, bytes("anew")).await?;
+    let revision = stores.b.create(&bucket, &key(&name)?, bytes("again")).await?;
     expect::that(revision > before, format!("a revision over {before}"), revision)?;
-    holds(&*stores.a, &bucket, &name, "anew", revision).await?;
+    holds(&*stores.a, &bucket, &name, "again", revision).await?;
     expect::equal("time to live", &read(&*stores.b, &bucket, &name).await?.expires_at, &None)
 }
 

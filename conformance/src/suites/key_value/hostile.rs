@@ -54,7 +54,7 @@ async fn hostile_keys_are_separate(context: Context) -> CaseResult {
     }
     each_holds_itself(&*b, &bucket, &all).await?;
     let single = listed(&*b, &bucket, "", 1).await?.len();
-    expect::equal("how many keys one by one", &single, &all.len())?;
+    expect::equal("number of keys, listed one by one", &single, &all.len())?;
     while all.len() > 1 {
         let gone = all.remove(all.len() / 2);
         expect::equal("the reported existence", &b.delete(&bucket, &key(&gone)?, None).await?, &true)?;

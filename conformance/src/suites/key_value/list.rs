@@ -113,7 +113,7 @@ pub(super) async fn paging_returns_each_key_once(context: Context) -> CaseResult
     write_all(&*a, &bucket, &["a", "in", "io", "z"]).await?;
     for (prefix, count) in [("in-", 11), ("in", 12), ("", 15), ("x", 0)] {
         let whole = listed(&*b, &bucket, prefix, 10_000).await?;
-        expect::equal("how many keys", &whole.len(), &count)?;
+        expect::equal("number of keys", &whole.len(), &count)?;
         for limit in [1, 2, 3, 5, count.max(2) - 1, count.max(1), count + 1] {
             let what = format!("prefix {prefix:?} in pages of {limit}");
             expect::equal(&what, &listed(&*b, &bucket, prefix, limit).await?, &whole)?;
@@ -185,7 +185,11 @@ pub(super) async fn deleted_keys_are_not_listed(context: Context) -> CaseResult 
     expect::equal("the keys", &names(&*b, &bucket, "").await?, &rest)?;
     expect::equal("keys with the prefix", &names(&*b, &bucket, "b").await?, &Vec::new())?;
     let page = b.list(&bucket, "", PageRequest::first(2)).await?;
-    expect::equal("a full page, and whether one follows", &(page.items.len(), page.next), &(2, None))?;
+    expect::equal(
+        "a full page, and the existence of a next page",
+        &(page.items.len(), page.next),
+        &(2, None),
+    )?;
     set(&*b, &bucket, "b", "again").await?;
     expect::equal("the keys", &names(&*a, &bucket, "").await?, &expected(&["a", "b", "c"], ""))
 }

@@ -19,7 +19,7 @@ use crate::suites::background::BackgroundTask;
 /// Long enough for a watcher to read everything and wait.
 const WAITED: Duration = Duration::from_millis(30);
 
-pub(super) async fn events_carry_what_was_written(context: Context) -> CaseResult {
+pub(super) async fn events_carry_the_written_values(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("watched")?;
     let mut live = b.watch(&bucket, "", Revision::ZERO).await?;
@@ -185,7 +185,7 @@ async fn waits(context: &Context) -> CaseResult {
         let (back, event) = waiting.end().await??;
         events = back;
         let deleted = event.kind == KeyValueEventKind::Deleted;
-        expect::equal(&format!("whether the {kind} is a deletion"), &deleted, &(kind == "deletion"))?;
+        expect::equal(&format!("the {kind} is a deletion"), &deleted, &(kind == "deletion"))?;
     }
     Ok(())
 }

@@ -192,7 +192,7 @@ pub(super) async fn a_watch_from_0_that_reads_late_is_never_refused(context: Con
 }
 
 /// KV-047: a watch that skipped other keys and has found no matching one.
-pub(super) async fn a_watch_from_0_of_keys_to_come_is_never_refused(context: Context) -> CaseResult {
+pub(super) async fn a_watch_from_0_of_future_keys_is_never_refused(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     set(&*stores.a, &bucket("forgetful")?, "other", "1").await?;
     finds_only_the_last(&stores, "last").await
@@ -210,7 +210,7 @@ pub(super) async fn a_watch_from_0_survives_an_erasure(context: Context) -> Case
     }
     let mut of_others = stores.b.watch(&bucket, "last", Revision::ZERO).await?;
     let early = tokio::time::timeout(Duration::from_millis(100), of_others.next()).await;
-    expect::that(early.is_err(), "a watch of keys to come to wait", &early)?;
+    expect::that(early.is_err(), "a watch of future keys that waits", &early)?;
     stores.a.erase().await?;
     // Before the revision that the second watch has reached.
     let last = set(&*stores.a, &bucket, "last", "1").await?;

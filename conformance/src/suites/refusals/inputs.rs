@@ -264,8 +264,8 @@ fn groups() -> Vec<BadFilter> {
         row("one of too many values", "filter.values", at_most(PAGE_ITEMS_MAX), |_| {
             Filter::is_in("marker", 0..10_001)
         }),
-        row("NUL as a key asked for", "filter.key", NUL, |_| Filter::contains_key("marker", "\0")),
-        row("NUL in a key asked for", "filter.key", NUL, |_| Filter::contains_key("marker", "a\0b")),
+        row("NUL as the key of a filter", "filter.key", NUL, |_| Filter::contains_key("marker", "\0")),
+        row("NUL in the key of a filter", "filter.key", NUL, |_| Filter::contains_key("marker", "a\0b")),
     ]
 }
 

@@ -308,7 +308,7 @@ type BadSearch = (String, &'static str, Rule, fn(SearchRequest, usize) -> Search
 
 fn searches() -> Vec<Refusal> {
     let mut bad: Vec<BadSearch> = vec![(
-        "a floor that is no number".to_owned(),
+        "a minimum score that is not a number".to_owned(),
         "score_min",
         rule("not a number"),
         |it, _| it.with_score_min(f32::NAN),

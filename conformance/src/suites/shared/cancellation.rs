@@ -73,10 +73,10 @@ pub(super) async fn usable_after(context: Context, contract: Contract) -> CaseRe
         if before == after || tries == READS_MAX {
             expect::that(
                 read.to_string().contains("finally"),
-                "what was written after the drops",
+                "the data written after the drops",
                 "nothing of it",
             )?;
-            return expect::equal("what the writer reads", &after, &read);
+            return expect::equal("the data that the writer reads", &after, &read);
         }
         tries += 1;
         tokio::time::sleep(PAUSE).await;

@@ -58,7 +58,7 @@ pub(super) async fn then_use(context: Context, contract: Contract) -> CaseResult
     populate(&a, contract, "new").await?;
     let text = dump(&b, contract).await?.to_string();
     expect::that(text.contains("new"), "the data written after the erasure", "nothing of it")?;
-    expect::that(!text.contains("old"), "nothing of what was erased", "some of it")
+    expect::that(!text.contains("old"), "none of the erased data", "some of it")
 }
 
 /// State that no dump shows is erased, too: used idempotency keys, fixed dimensions, remembered deletions.

@@ -77,7 +77,7 @@ async fn stays_in_its_namespace(context: Context, call: Call) -> CaseResult {
         expect::equal("what another namespace holds", &dump(theirs, contract).await?, held)?;
         expect::equal("what another remembers", &witness(theirs, contract).await?, &remembered)?;
     }
-    expect::equal("what the call left in its own", &dump(&own, contract).await?, &left)
+    expect::equal("the state of the caller's namespace after the call", &dump(&own, contract).await?, &left)
 }
 
 /// Returns the hidden state of another namespace that is alone in the backend. The query itself can write, so

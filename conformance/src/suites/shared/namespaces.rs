@@ -35,13 +35,13 @@ pub(super) async fn share_between_handles(context: Context, contract: Contract) 
         let (writer, reader) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
         populate(writer, contract, marker).await?;
         let read = dump(reader, contract).await?;
-        expect::that(read != empty, "what the other handle wrote", "nothing")?;
+        expect::that(read != empty, "the data that the other handle wrote", "nothing")?;
         expect::that(
             read.to_string().contains(marker),
             format!("the records of round {round}"),
             "none of them",
         )?;
-        expect::equal("what the writer itself reads", &dump(writer, contract).await?, &read)?;
+        expect::equal("the data that the writer reads", &dump(writer, contract).await?, &read)?;
     }
     Ok(())
 }
@@ -60,8 +60,8 @@ pub(super) async fn outlive_handles(context: Context, contract: Contract) -> Cas
     let isolated = context.harness.isolated().await.map_err(|error| Failure::Engine(format!("{error:?}")))?;
     let Some(harness) = isolated else {
         return Err(Failure::Engine(format!(
-            "durability {declared} is declared, but the harness has no place that can be closed and opened \
-             again"
+            "durability {declared} is declared, but the harness cannot reopen its backend; \
+             implement `isolated`"
         )));
     };
     let context = Context::new(harness, context.namespace, context.seed);
@@ -71,7 +71,7 @@ pub(super) async fn outlive_handles(context: Context, contract: Contract) -> Cas
     drop(stores);
     let stores = context.open().await?;
     expect::equal(
-        "everything stored, after the place was closed and opened",
+        "all stored data, after the backend was closed and reopened",
         &dump(&stores, contract).await?,
         &before,
     )?;

@@ -29,7 +29,11 @@ pub(super) async fn have_their_effect_or_are_refused(context: Context, contract:
     let stores = context.open().await?;
     let other = context.open_with(&context.namespace, &OpenOptions::default().with_handle(1)).await?;
     let declared = store(&stores, contract)?.options();
-    expect::equal("what the other handle declares", &store(&other, contract)?.options(), &declared)?;
+    expect::equal(
+        "the options that the other handle declares",
+        &store(&other, contract)?.options(),
+        &declared,
+    )?;
     prepare(&stores, contract).await?;
     let signs = store(&stores, contract)?.capabilities().has(Capability::BlobPresignPut);
     for option in RequestOption::ALL.iter().copied().filter(|option| option.contract() == contract) {

@@ -107,10 +107,10 @@ pub(super) async fn concurrent_additions_lose_no_task(context: Context) -> CaseR
         joined(result)?;
     }
     let found = tasks(&*b, &board).await?;
-    expect::equal("how many tasks", &found.len(), &49)?;
-    expect::equal("how many are counted", &read_board(&*a, &board).await?.tasks.planned, &49)?;
+    expect::equal("number of tasks", &found.len(), &49)?;
+    expect::equal("number of counted tasks", &read_board(&*a, &board).await?.tasks.planned, &49)?;
     let positions: BTreeSet<_> = found.iter().map(|task| task.position).collect();
-    expect::equal("how many different positions", &positions.len(), &49)?;
+    expect::equal("number of different positions", &positions.len(), &49)?;
     let order = names(&found);
     for worker in 0..8 {
         let mut last = 0;

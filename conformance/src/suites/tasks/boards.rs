@@ -147,7 +147,7 @@ pub(super) async fn a_parent_need_not_exist(context: Context) -> CaseResult {
     b.delete_board(&board("talk", "late")?).await?;
     let early = read_board(&*a, &board("talk", "early")?).await?;
     expect::equal("the parent", &early.parent, &Some(AgentId::new("late")?))?;
-    expect::equal("how many boards", &boards(&*a, None, 10).await?.len(), &3)
+    expect::equal("number of boards", &boards(&*a, None, 10).await?.len(), &3)
 }
 
 pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> CaseResult {
@@ -234,7 +234,7 @@ pub(super) async fn boards_of_one_conversation_are_listed(context: Context) -> C
     let table = [(board("A", "z")?, 3), (board("a", "a")?, 1), (board("ab", "a")?, 0)];
     for (after, count) in table {
         let page = b.list_boards(Some(&wanted), PageRequest::after(after, 10)).await?;
-        expect::equal("how many boards follow", &page.items.len(), &count)?;
+        expect::equal("number of boards after it", &page.items.len(), &count)?;
     }
     let nobody = ConversationId::new("nobody")?;
     expect::equal("boards of no conversation", &boards(&*b, Some(&nobody), 10).await?, &Vec::new())

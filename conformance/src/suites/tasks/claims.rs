@@ -43,7 +43,7 @@ pub(super) async fn the_first_free_task_is_claimed(context: Context) -> CaseResu
         expect::equal("worker and token", &(lease.worker, lease.token), &(worker(by)?, claimed.token))?;
         reads(&*a, &board, &claimed.task).await?;
     }
-    expect::equal("how many run", &read_board(&*a, &board).await?.tasks.in_progress, &4)
+    expect::equal("number of running tasks", &read_board(&*a, &board).await?.tasks.in_progress, &4)
 }
 
 pub(super) async fn a_claim_returns_the_end_of_the_lease(context: Context) -> CaseResult {
@@ -139,14 +139,14 @@ pub(super) async fn concurrent_claims_share_the_tasks(context: Context) -> CaseR
             expect::that(other.is_none(), "one worker a task", (&claimed.task.id, other))?;
         }
     }
-    expect::equal("how many tasks were claimed", &holders.len(), &TASKS)?;
+    expect::equal("number of claimed tasks", &holders.len(), &TASKS)?;
     for task in tasks(&*b, &board).await? {
         let lease = task.lease.map(|lease| (String::from(lease.worker), lease.token));
         expect::equal("worker and token", &lease.as_ref(), &holders.get(&task.id))?;
     }
     let tokens: std::collections::BTreeSet<FencingToken> =
         holders.values().map(|(_, token)| *token).collect();
-    expect::equal("how many different tokens", &tokens.len(), &TASKS)
+    expect::equal("number of different tokens", &tokens.len(), &TASKS)
 }
 
 pub(super) async fn a_task_with_an_expired_lease_goes_to_one_worker(context: Context) -> CaseResult {

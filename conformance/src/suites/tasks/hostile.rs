@@ -109,7 +109,7 @@ async fn hostile_conversations_are_separate(context: Context) -> CaseResult {
     }
     for board in all.iter().skip(1).step_by(2) {
         let settled = stores.b.settle_conversation(&board.conversation).await?;
-        expect::equal("how many were settled", &settled, &1)?;
+        expect::equal("number of settled tasks", &settled, &1)?;
     }
     Ok(())
 }

@@ -122,7 +122,7 @@ pub(super) async fn claims_of_other_tasks_keep_an_expired_lease(context: Context
     past(Instant::now(), BRIEF).await;
     step(&*b, &board, "early", TaskStatus::Planned).await?;
     let other = claim(&*b, &board, "other worker", HOUR).await?;
-    expect::equal("what the other worker got", &other.task.id, &id("early")?)?;
+    expect::equal("the claim of the other worker", &other.task.id, &id("early")?)?;
     reads(&*a, &board, &claimed.task).await?;
     let stepped = b.update_status(&board, &claimed.task.id, Transition::to(TaskStatus::Succeeded)).await;
     expect::error("a step without the token", stepped, ErrorKind::Conflict)?;

@@ -23,7 +23,7 @@ pub(super) async fn an_absent_board_is_none(context: Context) -> CaseResult {
         let absent = board(conversation, agent)?;
         expect::equal("the board", &b.get_board(&absent).await?, &None)?;
     }
-    expect::equal("how many boards", &super::support::boards(&*b, None, 10).await?.len(), &1)
+    expect::equal("number of boards", &super::support::boards(&*b, None, 10).await?.len(), &1)
 }
 
 pub(super) async fn counts_are_those_of_the_tasks(context: Context) -> CaseResult {
@@ -140,7 +140,7 @@ pub(super) async fn tasks_in_the_statuses_are_listed_in_board_order(context: Con
         bring(&*a, &board, name, *status).await?;
     }
     let all = tasks(&*b, &board).await?;
-    expect::equal("how many tasks", &all.len(), &12)?;
+    expect::equal("number of tasks", &all.len(), &12)?;
     let added_last: Vec<&str> = all[6..].iter().map(|task| task.id.as_str()).collect();
     expect::equal("the tasks added last", &added_last, &again.iter().map(String::as_str).collect())?;
     let grows = all.windows(2).all(|pair| pair[0].position < pair[1].position);
@@ -177,7 +177,7 @@ pub(super) async fn paging_returns_each_task_once(context: Context) -> CaseResul
     ];
     for (query, count) in queries {
         let whole = listed(&*b, &board, &query, 10_000).await?;
-        expect::equal("how many tasks", &whole.len(), &count)?;
+        expect::equal("number of tasks", &whole.len(), &count)?;
         for limit in [1, 2, 3, count.max(2) - 1, count.max(1), count + 1] {
             let what = format!("{query:?} in pages of {limit}");
             expect::equal(&what, &listed(&*b, &board, &query, limit).await?, &whole)?;

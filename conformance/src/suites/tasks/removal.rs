@@ -29,18 +29,18 @@ pub(super) async fn a_deleted_board_no_longer_exists_and_others_remain(context: 
         expect::equal("the tasks", &tasks(&**store, &removed).await?, &Vec::new())?;
         expect::equal("a task", &store.get_task(&removed, &id("leased")?).await?, &None)?;
         expect::equal("a claim", &store.claim(&removed, &worker("worker")?, HOUR).await?, &None)?;
-        expect::equal("how many boards", &boards(&**store, None, 10).await?.len(), &others.len())?;
+        expect::equal("number of boards", &boards(&**store, None, 10).await?.len(), &others.len())?;
     }
     let stepped = a.update_status(&removed, &id("planned")?, Transition::to(TaskStatus::Blocked)).await;
-    expect::error("a step of a task that is gone", stepped, ErrorKind::NotFound)?;
-    expect::equal("whether it was still there", &a.delete_board(&removed).await?, &false)?;
+    expect::error("a step of a deleted task", stepped, ErrorKind::NotFound)?;
+    expect::equal("existence before the deletion", &a.delete_board(&removed).await?, &false)?;
     expect::equal("the reported absence", &a.delete_board(&board("talk", "never")?).await?, &false)?;
     for (board, before) in others {
         let now = (read_board(&*b, &board).await?, tasks(&*b, &board).await?);
         expect::equal("another board and its tasks", &now, &before)?;
     }
     // A removed board has no running task.
-    expect::equal("how many are settled", &b.settle_conversation(&removed.conversation).await?, &3)
+    expect::equal("number of settled tasks", &b.settle_conversation(&removed.conversation).await?, &3)
 }
 
 pub(super) async fn a_board_created_again_is_empty(context: Context) -> CaseResult {

@@ -51,7 +51,7 @@ pub(super) async fn a_retry_ends_the_lease(context: Context) -> CaseResult {
     expect::equal("status and lease", &(task.status, &task.lease), &(TaskStatus::Planned, &None))?;
     let late = Transition::to(TaskStatus::Succeeded).with_token(claimed.token);
     let stepped = a.update_status(&board, &id("task")?, late).await;
-    expect::error("a step with the token from before the retry", stepped, ErrorKind::Conflict)?;
+    expect::error("a step with the earlier token the retry", stepped, ErrorKind::Conflict)?;
     let again = claim(&*b, &board, "other worker", HOUR).await?;
     expect::equal("the retries", &again.task.retries, &1)
 }
@@ -131,7 +131,7 @@ pub(super) async fn concurrent_increments_stay_within_the_limit(context: Context
         counted += joined(result)?;
     }
     let task = read(&*b, &board, "task").await?;
-    expect::equal("retries answered and retries stored", &(counted, task.retries), &(ALLOWED, ALLOWED))
+    expect::equal("retries returned and retries stored", &(counted, task.retries), &(ALLOWED, ALLOWED))
 }
 
 pub(super) async fn a_retry_under_a_lease_needs_the_token(context: Context) -> CaseResult {
@@ -180,7 +180,7 @@ pub(super) async fn a_forced_retry_resets_any_task(context: Context) -> CaseResu
     reads(&*a, &board, &freed).await?;
     let late = Transition::to(TaskStatus::InProgress).with_token(claimed.token);
     let stepped = a.update_status(&board, &claimed.task.id, late).await;
-    expect::error("a step with the token from before", stepped, ErrorKind::Conflict)?;
+    expect::error("a step with the earlier token", stepped, ErrorKind::Conflict)?;
     Ok(())
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn exactly_the_tasks_in_progress_are_settled(context: Context) 
     for board in [&first, &second, &third] {
         expected.push(tasks(&*a, board).await?);
     }
-    expect::equal("how many were settled", &b.settle_conversation(&first.conversation).await?, &5)?;
+    expect::equal("number of settled tasks", &b.settle_conversation(&first.conversation).await?, &5)?;
     for (board, before) in [&first, &second, &third].into_iter().zip(expected) {
         for mut task in before {
             if task.status == TaskStatus::InProgress {
@@ -55,15 +55,23 @@ pub(super) async fn other_conversations_do_not_change_and_settling_is_idempotent
         let before = tasks(&*a, &board).await?;
         others.push((board, before));
     }
-    expect::equal("how many were settled", &b.settle_conversation(&settled.conversation).await?, &1)?;
+    expect::equal("number of settled tasks", &b.settle_conversation(&settled.conversation).await?, &1)?;
     let once = tasks(&*a, &settled).await?;
-    expect::equal("how many more", &a.settle_conversation(&settled.conversation).await?, &0)?;
+    expect::equal(
+        "number of further settled tasks",
+        &a.settle_conversation(&settled.conversation).await?,
+        &0,
+    )?;
     expect::equal("the tasks settled twice", &tasks(&*b, &settled).await?, &once)?;
     for (board, before) in others {
         expect::equal("tasks of another conversation", &tasks(&*b, &board).await?, &before)?;
     }
     let nobody = ConversationId::new("nobody")?;
-    expect::equal("how many of nobody's", &b.settle_conversation(&nobody).await?, &0)?;
+    expect::equal(
+        "number of settled tasks of an unknown conversation",
+        &b.settle_conversation(&nobody).await?,
+        &0,
+    )?;
     expect::equal("boards of nobody", &super::support::boards(&*a, Some(&nobody), 10).await?, &Vec::new())
 }
 

@@ -45,7 +45,7 @@ async fn pairs(
 pub(super) async fn transitions_in_the_table_succeed(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let (board, pairs) = pairs(&*a, |from, to| in_table(from).contains(&to)).await?;
-    expect::equal("how many steps", &pairs.len(), &13)?;
+    expect::equal("number of allowed transitions", &pairs.len(), &13)?;
     for (name, from, to) in pairs {
         let before = read(&*a, &board, &name).await?;
         expect::equal("the status before", &before.status, &from)?;
@@ -62,7 +62,7 @@ pub(super) async fn transitions_in_the_table_succeed(context: Context) -> CaseRe
 pub(super) async fn transitions_outside_the_table_conflict(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
     let (board, pairs) = pairs(&*a, |from, to| !in_table(from).contains(&to)).await?;
-    expect::equal("how many pairs", &pairs.len(), &23)?;
+    expect::equal("number of refused transitions", &pairs.len(), &23)?;
     let before = tasks(&*a, &board).await?;
     for (name, _, to) in pairs {
         let current = read(&*a, &board, &name).await?.revision;

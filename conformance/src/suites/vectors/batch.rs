@@ -34,9 +34,9 @@ pub(super) async fn a_batch_returns_the_results_of_single_searches(context: Cont
         expect::equal("answers", &answers.len(), &count)?;
         for (number, (request, answer)) in asked.iter().zip(&answers).enumerate() {
             let single = a.search(&space, request).await?;
-            expect::equal(&format!("answer {number} of {count}"), answer, &single)?;
+            expect::equal(&format!("result {number} of {count}"), answer, &single)?;
             if request.score_min.is_none() {
-                same_answer(&format!("answer {number} of {count}"), answer, &documents, request)?;
+                same_answer(&format!("result {number} of {count}"), answer, &documents, request)?;
             }
         }
     }
@@ -59,7 +59,7 @@ pub(super) async fn one_invalid_request_fails_the_batch(context: Context) -> Cas
         for place in 0..3 {
             let mut requests = vec![good.clone(); 2];
             requests.insert(place, bad.clone());
-            let what = format!("a bad {field} in place {place}");
+            let what = format!("an invalid {field} in request {place}");
             expect::invalid(&what, b.search_batch(&space, &requests).await, field)?;
         }
     }

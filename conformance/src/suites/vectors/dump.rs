@@ -75,7 +75,7 @@ async fn documents(store: &dyn VectorStore, collection: &CollectionName) -> Case
 }
 
 fn value(of: &impl serde::Serialize) -> CaseResult<Value> {
-    serde_json::to_value(of).map_err(|error| Failure::Engine(format!("what was read as JSON: {error}")))
+    serde_json::to_value(of).map_err(|error| Failure::Engine(format!("the dump as JSON: {error}")))
 }
 
 /// Writes two collections of different dimensions and an emptied one. Ids, texts and metadata contain

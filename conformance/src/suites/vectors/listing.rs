@@ -22,11 +22,11 @@ pub(super) async fn reads_return_documents_in_the_order_of_ids(context: Context)
     for (asked, found) in asked.iter().zip(&found) {
         let there = ["a", "b", "c"].contains(asked);
         let got = found.as_ref().map(|one| one.id.as_str().to_owned());
-        expect::equal(&format!("the place of {asked:?}"), &got, &there.then(|| (*asked).to_owned()))?;
+        expect::equal(&format!("the position of {asked:?}"), &got, &there.then(|| (*asked).to_owned()))?;
     }
-    expect::equal("the answer to no ids", &b.get(&notes, &[]).await?.len(), &0)?;
+    expect::equal("the result for an empty list of ids", &b.get(&notes, &[]).await?.len(), &0)?;
     let nowhere = b.get(&collection("not there")?, &ids(&["a", "b"])?).await?;
-    expect::equal("places in a missing collection", &nowhere, &vec![None, None])?;
+    expect::equal("positions in a missing collection", &nowhere, &vec![None, None])?;
     let many: Vec<_> = (0..10_000)
         .map(|number| if number == 9_999 { "b".to_owned() } else { format!("n{number}") })
         .collect();
@@ -34,7 +34,7 @@ pub(super) async fn reads_return_documents_in_the_order_of_ids(context: Context)
     let there: Vec<_> =
         found.iter().enumerate().filter(|(_, one)| one.is_some()).map(|(place, _)| place).collect();
     expect::equal("places of 10,000", &found.len(), &10_000)?;
-    expect::equal("places that are there", &there, &vec![9_999])
+    expect::equal("positions of existing ids", &there, &vec![9_999])
 }
 
 pub(super) async fn deletions_count_each_document_once(context: Context) -> CaseResult {

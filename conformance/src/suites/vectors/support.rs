@@ -133,7 +133,7 @@ pub(super) async fn read(
     id: &DocumentId,
 ) -> CaseResult<Document> {
     let mut found = store.get(collection, std::slice::from_ref(id)).await?;
-    expect::equal("places in the answer", &found.len(), &1)?;
+    expect::equal("positions in the result", &found.len(), &1)?;
     expect::some("the document", found.pop().flatten())
 }
 

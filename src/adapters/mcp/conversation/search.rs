@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_of_any_case_and_length_are_shown() {
+    fn matches_of_any_case_and_length_are_shown() {
         let text = format!("{}ŽLUŤOUČKÝ kůň{}", "İ".repeat(400), "x".repeat(900));
         let at = place_of(&text, &"žluťoučký KŮŇ".to_lowercase()).unwrap();
         let shown = around(&text, at, 20);

@@ -56,8 +56,8 @@ pub(crate) async fn an_unused_session_expires_completely_and_a_used_one_remains(
     }
     // A new session with the same id finds nothing of the old session.
     sessions.create_as(&used, profile, "p").await.unwrap();
-    let anew = sessions.get(&used).await.unwrap();
-    assert!(anew.messages.is_empty() && anew.summary.is_none() && anew.hints.is_empty());
+    let fresh = sessions.get(&used).await.unwrap();
+    assert!(fresh.messages.is_empty() && fresh.summary.is_none() && fresh.hints.is_empty());
 }
 
 /// Proves: PK-3

@@ -69,12 +69,12 @@ pub(crate) async fn messages_during_a_flush_stay_and_a_second_flush_of_the_state
     turn(&sessions, &id, "a", "b").await;
     let first = sessions.begin(&id, flush("c")).await.unwrap();
     let second = other.begin(&id, flush("e")).await.unwrap();
-    turn(&other, &id, "meanwhile", "heard").await;
+    turn(&other, &id, "between", "heard").await;
     let (left, right) = tokio::join!(first.complete(answer("d")), second.complete(answer("f")));
     assert!(left.is_ok() != right.is_ok());
     let kept = if left.is_ok() { ["c", "d"] } else { ["e", "f"] };
     assert_eq!(left.and(right).unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(stored(&sessions, &id).await, ["a", "b", kept[0], kept[1], "meanwhile", "heard"]);
+    assert_eq!(stored(&sessions, &id).await, ["a", "b", kept[0], kept[1], "between", "heard"]);
 }
 
 /// Proves: ALQ-7, PK-2

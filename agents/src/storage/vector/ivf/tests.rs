@@ -149,7 +149,7 @@ async fn without_groups_searches_stay_exact() {
 }
 
 #[tokio::test]
-async fn an_index_needs_documents_and_dimensions_and_to_be_asked_for() {
+async fn an_index_needs_documents_dimensions_and_a_request() {
     let (exact, approximate) = stores(20, 2).await;
     let error = exact.build_index(&notes()).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Unsupported, "vectors.build_index"));

@@ -16,7 +16,7 @@ const ROUNDS: usize = 8;
 /// The number of rows whose true neighbors determine the reach of a search.
 const PROBES: usize = 256;
 /// The number of neighbors per row: the largest measured limit, plus the row itself.
-const NEIGHBOURS: usize = MEASURED_LIMITS[MEASURED_LIMITS.len() - 1] + 1;
+const NEIGHBORS: usize = MEASURED_LIMITS[MEASURED_LIMITS.len() - 1] + 1;
 
 /// A row, by its block and its index in the block.
 type Place = (usize, usize);
@@ -222,14 +222,14 @@ fn probe_margins(
     let probes: Vec<Place> = (0..PROBES.min(places.len())).map(|_| places[rng.below(places.len())]).collect();
     let codes: Vec<Code> = probes.iter().map(|(block, row)| blocks[*block].codes().code(*row)).collect();
     let scores: Vec<Vec<f32>> = codes.iter().map(|code| centers.scores(level, code)).collect();
-    let gaps_of = |((probe, scores), neighbours): ((&Place, &Vec<f32>), Vec<Place>)| {
-        let others: Vec<Place> = neighbours.into_iter().filter(|place| place != probe).collect();
+    let gaps_of = |((probe, scores), neighbors): ((&Place, &Vec<f32>), Vec<Place>)| {
+        let others: Vec<Place> = neighbors.into_iter().filter(|place| place != probe).collect();
         let best = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let cells = centers.of_rows(level, blocks, &others).into_iter();
         cells.map(|cell| best - scores[usize::from(cell)]).collect::<Vec<f32>>()
     };
-    let neighbours = neighbours(level, blocks, &codes);
-    let gaps: Vec<Vec<f32>> = probes.iter().zip(&scores).zip(neighbours).map(gaps_of).collect();
+    let neighbors = neighbors(level, blocks, &codes);
+    let gaps: Vec<Vec<f32>> = probes.iter().zip(&scores).zip(neighbors).map(gaps_of).collect();
     let probe_margins = MEASURED_LIMITS.map(|limit| {
         let of_limit = gaps.iter().flat_map(|gaps| gaps.iter().take(limit)).copied();
         ProbeMargin { limit, below: below_enough(of_limit.collect()) }
@@ -251,15 +251,15 @@ fn below_enough(mut gaps: Vec<f32>) -> f32 {
 
 /// Returns the rows with the best scores by code for each of some directions. The rows themselves are among
 /// them.
-fn neighbours(level: Level, blocks: &Blocks, codes: &[Code]) -> Vec<Vec<Place>> {
+fn neighbors(level: Level, blocks: &Blocks, codes: &[Code]) -> Vec<Vec<Place>> {
     let queries = Queries::new(level, codes);
-    let mut prefilters: Vec<Prefilter> = codes.iter().map(|_| Prefilter::new(NEIGHBOURS, None)).collect();
+    let mut prefilters: Vec<Prefilter> = codes.iter().map(|_| Prefilter::new(NEIGHBORS, None)).collect();
     let all = vec![None; codes.len()];
     for (index, block) in blocks.iter().enumerate() {
         queries.look(index, block, &all, &mut prefilters);
     }
     let best = |prefilter: Prefilter| {
-        let kept = prefilter.into_most_promising(NEIGHBOURS).into_iter();
+        let kept = prefilter.into_most_promising(NEIGHBORS).into_iter();
         kept.map(|kept| (kept.block, kept.row)).collect()
     };
     prefilters.into_iter().map(best).collect()

@@ -130,7 +130,7 @@ async fn a_released_connection_serves_the_next_call_without_a_ping() {
 }
 
 #[tokio::test]
-async fn a_connection_that_does_not_answer_is_replaced_in_time_with_all_idle_ones() {
+async fn a_silent_connection_is_replaced_in_time_with_all_idle_ones() {
     let server = Server::start().await;
     let pool = server.pool(2);
     let (one, other) = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
@@ -151,7 +151,7 @@ async fn a_connection_that_does_not_answer_is_replaced_in_time_with_all_idle_one
 }
 
 #[tokio::test]
-async fn an_attempt_to_connect_that_gets_no_answer_is_followed_by_another() {
+async fn a_connection_attempt_without_a_reply_is_followed_by_another() {
     const WAITS: Duration = Duration::from_millis(1_400);
     let server = Server::start().await;
     let pool = server.pool_with_timeout(1, WAITS);
@@ -268,7 +268,7 @@ async fn a_server_without_any_free_connection_is_named_and_used_when_it_has_one(
 }
 
 #[tokio::test]
-async fn a_call_dropped_at_any_point_releases_its_place_in_the_pool() {
+async fn a_call_dropped_at_any_point_releases_its_permit_of_the_pool() {
     let server = Server::start().await;
     let pool = server.pool(1);
     let (connection, permit) = pool.acquire().await.unwrap();

@@ -1,4 +1,4 @@
--- The places that tasks take at the end of a board: ARGV from `first` on holds id, retries_max, rest of each.
+-- Returns the positions of new tasks at the end of a board. ARGV from `first` on: id, retries_max and the rest of each task.
 local function room_for(k, numbers, first)
   local count = (#ARGV - first + 1) / 3
   if numbers.position + count >= SPAN or numbers.revision >= LAST then return { 'full' } end
@@ -8,7 +8,7 @@ local function room_for(k, numbers, first)
   return nil
 end
 
--- Writes the tasks, and answers with the position before them and their revision.
+-- Writes the tasks. Returns the position before them and their revision.
 local function append(k, numbers, first)
   local before = numbers.position
   numbers.revision = numbers.revision + 1

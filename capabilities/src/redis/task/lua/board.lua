@@ -1,15 +1,14 @@
--- What the scripts of a board share. All its keys stand in the slot of its conversation:
---   meta      hash, agent that ever had a board -> the last "position revision token" of the one that is gone; no agent ->
---             the format
+-- Functions shared by the scripts of a board. All its keys are in the slot of its conversation:
+--   meta      hash, agent -> the last "position revision token" of its deleted board; the empty agent -> the format
 --   boards    sorted set, agents that have a board, in byte order
---   board     hash: position, revision, token (the last ones given), format, label, parent
---   tasks     hash, id -> what a task was added with
---   state     hash, id -> "status position revision retries retries_max", and under a lease " token ends_ms worker"
+--   board     hash: position, revision, token (the last assigned), format, label, parent
+--   tasks     hash, id -> the initial fields of a task
+--   state     hash, id -> "status position revision retries retries_max", and with a lease " token ends_ms worker"
 --   results   hash, id -> result
 --   order     sorted set of ids by status * SPAN + position
---   leases    sorted set of ids under a lease by its end
---   lapsed    sorted set of ids whose lease was seen to have passed, by position
--- A script reads and decides first and writes last, and no write can fail once the first is done.
+--   leases    sorted set of ids with a lease, by its end
+--   lapsed    sorted set of ids with an expired lease, by position
+-- A script first reads and decides, then writes. No write can fail after the first one.
 local SPAN = 2 ^ 50
 local LAST = 2 ^ 53 - 1
 local PLANNED, IN_PROGRESS = '0', '1'
@@ -26,13 +25,13 @@ local function keys_named(prefix, agent)
     lapsed = prefix .. 'lapsed:' .. agent }
 end
 
--- Fails where a key holds another type, before anything is written.
+-- Fails if a key has another type, before the first write.
 local function check_types(k)
   for _, key in ipairs({ k.board, k.tasks, k.state, k.results }) do redis.call('HLEN', key) end
   for _, key in ipairs({ k.order, k.leases, k.lapsed }) do redis.call('ZCARD', key) end
 end
 
--- The numbers that the board gave last, or nothing and the answer that says why.
+-- Returns the board's last numbers, or nil and the reply with the reason.
 local function board_numbers(k)
   local found = redis.call('HMGET', k.board, 'position', 'revision', 'token', 'format')
   if not (found[1] and found[2] and found[3]) then return nil, { 'no_board' } end
@@ -55,7 +54,7 @@ local function pack_state(task)
   return text
 end
 
--- The state of a task, or nothing and the answer that says why.
+-- Returns the state of a task, or nil and the reply with the reason.
 local function find(k, id)
   check_types(k)
   local numbers, absent = board_numbers(k)
@@ -72,7 +71,7 @@ local function score(status, position)
   return int(status * SPAN + position)
 end
 
--- Writes a task at the board's next revision, and its places in the order and among the leases.
+-- Writes a task at the board's next revision, with its entries in `order`, `leases` and `lapsed`.
 local function put(k, id, task, numbers)
   numbers.revision = numbers.revision + 1
   task.revision = int(numbers.revision)
@@ -87,7 +86,7 @@ local function put(k, id, task, numbers)
   end
 end
 
--- The answer that shows a task.
+-- Returns the reply with a task.
 local function shown(k, id, word)
   return { word, id, redis.call('HGET', k.tasks, id), redis.call('HGET', k.state, id),
     redis.call('HGET', k.results, id) }

@@ -7,7 +7,7 @@ if not numbers then return absent.err and absent or { 'none' } end
 if numbers.revision >= LAST or numbers.token >= LAST then return { 'full' } end
 local now = now_ms()
 
--- The first free task, from the head of each queue. Leases that have passed since the last claim queue up by position.
+-- Finds the first free task at the heads of both queues. Leases that expired since the last claim are queued by position.
 local passed = redis.call('ZRANGEBYSCORE', k.leases, '-inf', int(now))
 local positions = {}
 for from = 1, #passed, CHUNK do

@@ -1,5 +1,5 @@
--- KEYS: meta, erased, boards, the board's. ARGV: the registration (2), agent, label and parent (each whether there is
--- one, and the text), tasks.
+-- KEYS: meta, erased, boards, the board's. ARGV: the registration (2), agent, label and parent (each a flag
+-- for its presence, and the text), tasks.
 local TASKS = 8
 local meta, boards, k = KEYS[1], KEYS[3], keys_of(4)
 local agent = ARGV[3]

@@ -5,7 +5,7 @@ redis.call('ZCARD', boards)
 redis.call('HLEN', meta)
 if not numbers then return absent end
 
--- Removing comes first: it is allowed when memory is full, and what follows it is then, too.
+-- Removes first: the server allows this when its memory is full, and then also the writes after it.
 redis.call('ZREM', boards, ARGV[1])
 redis.call('HSET', meta, ARGV[1],
   table.concat({ int(numbers.position), int(numbers.revision), int(numbers.token) }, ' '))

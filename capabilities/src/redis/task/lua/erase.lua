@@ -1,5 +1,5 @@
--- KEYS: meta, erased, boards. ARGV: epoch, how long it is kept, channel, the prefix of the conversation's keys.
--- Says whether nothing is left; boards are many at times, so they go a thousand at a time.
+-- KEYS: meta, erased, boards. ARGV: epoch, its time to live, channel, the prefix of the conversation's keys.
+-- Returns whether nothing is left. Removes up to a thousand boards per call.
 local MOST = 1000
 local format = redis.pcall('HGET', KEYS[1], '')
 if type(format) == 'string' and format ~= FORMAT then return wrong_format(format) end

@@ -1,5 +1,5 @@
--- KEYS: the board's. ARGV: statuses wanted, the position to start after, most tasks, most bytes.
--- Answers with whether the listing ends here, and the tasks. One call at least makes a step, whatever the bytes.
+-- KEYS: the board's. ARGV: requested statuses, the position to start after, maximum tasks, maximum bytes.
+-- Returns whether the listing ends here, and the tasks. A call returns at least one task, even if it exceeds the bytes.
 local CHUNK = 16
 local k = keys_of(1)
 local after, most, bytes_max = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

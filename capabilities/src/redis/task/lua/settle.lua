@@ -1,5 +1,5 @@
--- KEYS: boards, a key that is never there. ARGV: the prefix of the conversation's keys.
--- Every board is read before the first is written.
+-- KEYS: boards, a key that never exists. ARGV: the prefix of the conversation's keys.
+-- Reads every board before it writes the first.
 local CHUNK = 1000
 local LOW, HIGH = int(SPAN), '(' .. int(2 * SPAN)
 local busy, settled = {}, 0
@@ -33,7 +33,7 @@ for _, board in ipairs(busy) do
     redis.call('HSET', board.k.state, id, pack_state(task))
     redis.call('ZADD', board.k.order, score(task.status, task.position), id)
   end
-  -- Only tasks in progress are under a lease.
+  -- Only tasks in progress have a lease.
   redis.call('DEL', board.k.leases, board.k.lapsed)
 end
 return { 'settled', settled }

@@ -1,4 +1,4 @@
--- A board without its tasks: agent, label, parent, how many tasks stand in each status.
+-- Returns a board without its tasks: agent, label, parent, and the number of tasks in each status.
 local function shown_board(k, agent)
   local named = redis.call('HMGET', k.board, 'label', 'parent')
   local row = { agent, named[1], named[2] }

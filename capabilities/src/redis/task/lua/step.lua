@@ -1,5 +1,5 @@
--- KEYS: the board's. ARGV: id, status to go to, the statuses that allow it, expected revision or nothing, token or
--- nothing, whether there is a result, result.
+-- KEYS: the board's. ARGV: id, new status, the statuses that allow it, expected revision or nothing, token or
+-- nothing, a flag for a result, result.
 local k, id = keys_of(1), ARGV[1]
 local task, refused, numbers = find(k, id)
 if not task then return refused end

@@ -74,7 +74,7 @@ pub struct Found {
 ///
 /// # Errors
 /// Fails if the stores cannot be read at the end.
-pub async fn meanwhile<T>(
+pub async fn during<T>(
     stores: &StoreSet,
     other: &StoreSet,
     (groups, seed, limit): (u64, u64, Duration),
@@ -84,8 +84,8 @@ pub async fn meanwhile<T>(
     let calls = &watched.0;
     let (mut all, mut listening) = (Vec::new(), Vec::new());
     for group in 0..groups {
-        let era = format!("meanwhile-{group}");
-        all.extend(clients(stores, &era, trial_seed(seed, "meanwhile", group)));
+        let era = format!("during-{group}");
+        all.extend(clients(stores, &era, trial_seed(seed, "during", group)));
         listening.push(Listeners::start(stores, &era, limit)?);
     }
     let stop = AtomicBool::new(false);
@@ -101,7 +101,7 @@ pub async fn meanwhile<T>(
         recover(client.as_mut(), stores, calls, &mut defects, ATTEMPTS_MAX).await;
     }
     for client in &all {
-        defects.extend(within(limit * 2, "meanwhile.verify", client.verify(other, "STORE-002")).await?);
+        defects.extend(within(limit * 2, "during.verify", client.verify(other, "STORE-002")).await?);
     }
     for listeners in listening {
         defects.extend(listeners.verify(other, limit).await?.1);
