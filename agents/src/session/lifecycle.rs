@@ -45,7 +45,9 @@ impl Sessions {
         let tokens = self.reader.counter.count(&prompt);
         self.check_room(OPERATION, "max_tokens", &profile, tokens)?;
         let record = self.records.draft(id, profile, prompt, tokens, self.ttl);
-        self.records.create(OPERATION, id, &record).await
+        self.records.create(OPERATION, id, &record).await?;
+        // The id may have been that of a session that expired, and the entries of a collection do not expire.
+        self.forget_knowledge(&self.thread(id)).await
     }
 
     /// Reads a whole session: its messages, its summary, its hints and its profile.
@@ -94,7 +96,8 @@ impl Sessions {
         })
     }
 
-    /// Deletes a session with its messages and its summary, and returns `true` if it existed.
+    /// Deletes a session with its messages and its summary, and returns `true` if it existed. Also deletes
+    /// its summaries in the collections that the [document](Self::configured) of these sessions searches.
     ///
     /// You may repeat the call safely; it also finishes an interrupted deletion. An inference that completes
     /// after the deletion fails with `NotFound` and leaves nothing behind.

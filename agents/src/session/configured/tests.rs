@@ -167,6 +167,10 @@ async fn a_document_sets_the_memory_of_agents() {
         assert_eq!(window(&sessions), Some(bytes), "{memory}");
         let nested = format!(r#"{{"akka": {{"javasdk": {{"agent": {{"memory": {memory}}}}}}}}}"#);
         assert_eq!(window(&plain().configured(&nested).unwrap()), Some(bytes), "{memory}");
+        for path in ["agent.memory", "akka.javasdk.agent.memory"] {
+            let flat = format!(r#"{{"{path}": {memory}}}"#);
+            assert_eq!(window(&plain().configured(&flat).unwrap()), Some(bytes), "{flat}");
+        }
     }
     for (document, field) in [
         (r#"{"agent": {"memory": {"limited-window": {"max-size": "much"}}}}"#, "max-size"),
