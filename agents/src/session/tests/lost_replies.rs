@@ -59,7 +59,7 @@ struct Run {
     id: SessionId,
 }
 
-/// What the stores hold for a reader: the texts, and the summary.
+/// The stored data of a session: the texts of its messages, and the summary.
 #[derive(Debug, PartialEq)]
 struct Stored(Vec<String>, Option<String>);
 

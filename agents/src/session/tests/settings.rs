@@ -41,7 +41,7 @@ impl LanguageModel for Away {
     }
 }
 
-/// A model that never answers.
+/// A model that sends no reply.
 #[derive(Debug)]
 struct Silent;
 
