@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    AppendOptions, ChatMessage, CollectionName, Embedder, Embedding, Error, ErrorKind, HistoryProvider,
-    LanguageModel, LanguageModelRequest, Result, Seq, SessionId, ToolCall, ToolResult, VectorStore,
+    AppendOptions, BucketName, ChatMessage, CollectionName, Embedder, Embedding, Error, ErrorKind,
+    HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest, PageRequest, Result, Seq, SessionId,
+    ToolCall, ToolResult, VectorStore,
 };
 
 use crate::context::memory::LimitedWindow;
 use crate::session::testing::{Words, World};
 use crate::session::{
-    Ephemeral, Inference, InferenceRequest, OnSummaryFailure, Persistence, SessionProfile, Sessions,
-    SummaryPolicy,
+    Ephemeral, Inference, InferenceRequest, OnSummaryFailure, Persistence, SESSION_BUCKET, SessionProfile,
+    Sessions, SummaryPolicy,
 };
 use crate::storage::InMemoryVectorStore;
 
@@ -245,6 +246,13 @@ async fn a_session_that_is_lost_or_deleted_is_found_by_no_search() {
             sessions.delete(&id).await.unwrap();
         }
         assert_eq!(vectors.count(&collection, None).await.unwrap(), 1, "{lost}");
+        // A session that expires leaves its record only.
+        let bucket = BucketName::new(SESSION_BUCKET).unwrap();
+        for key in world.store.list(&bucket, "", PageRequest::first(9)).await.unwrap().items {
+            world.store.delete(&bucket, &key.key, None).await.unwrap();
+        }
+        sessions.create_as(&other, SessionProfile::Everything, "anew").await.unwrap();
+        assert_eq!(vectors.count(&collection, None).await.unwrap(), 0, "{lost}");
     }
 }
 

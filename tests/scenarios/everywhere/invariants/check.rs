@@ -9,7 +9,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use larder_agents::session::{
-    Ephemeral, Inference, InferenceRequest, Memory, OnSummaryFailure, Persisted, Persistence, Sessions,
+    Ephemeral, Inference, InferenceRequest, Memory, OnSummaryFailure, Persisted, Persistence, Session,
+    Sessions,
 };
 use larder_agents::tokens::tokens_of;
 use larder_kernel::{
@@ -244,10 +245,18 @@ impl Trial<'_> {
         }
     }
 
+    /// Reads the session, which changes nothing.
+    async fn get(&self) -> Session {
+        let before = self.snapshot().await;
+        let session = self.sessions.get(&self.id).await.unwrap();
+        assert_eq!(self.snapshot().await, before, "a read wrote");
+        session
+    }
+
     /// Lets another agent read the session, which restarts its time to live, and write to it. Returns the
     /// mark of its message.
     async fn share(&mut self) -> usize {
-        self.sessions.get(&self.id).await.unwrap();
+        self.get().await;
         self.mark += 1;
         let message = ChatMessage::user(format!("m{}", self.mark));
         self.world.history.append(&self.thread, message).await.unwrap();
@@ -288,8 +297,7 @@ impl Trial<'_> {
     /// Checks that the summary in the window, which a model was paid for, is stored.
     async fn check_summary(&self, inference: &Inference) {
         let (_, told) = summary_of(inference.window());
-        let kept = self.sessions.get(&self.id).await.unwrap().summary;
-        let kept = kept.map_or_else(BTreeSet::new, |summary| marks(&summary));
+        let kept = self.get().await.summary.map_or_else(BTreeSet::new, |summary| marks(&summary));
         assert!(told.is_subset(&kept), "the summary of {told:?} was shown, and that of {kept:?} is stored");
     }
 
