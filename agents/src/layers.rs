@@ -46,4 +46,4 @@ pub use timeout::TimeoutLayer;
 pub use trace::TraceLayer;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -31,6 +31,9 @@ mod state;
 mod summarize;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
+mod upkeep;
 mod window;
 
 pub use crate::load::OnLoadError;

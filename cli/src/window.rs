@@ -14,7 +14,7 @@ use larder::compaction::{
     CombinedMemory, LongTermMemory, MaxTokens, Neuralyzer, Pipeline, PipelineConfig, ShortTermMemory,
     Summarizer, SummaryMaker, SummarySettings, SummaryStore,
 };
-use larder::context::memory::LimitedWindow;
+use larder::context::memory::MemoryProvider;
 use larder::context::{AgentContext, ContextConfig, WindowExplanation};
 use larder::memory::InMemoryKeyValueStore;
 use larder::session::MemoryConfig;
@@ -44,8 +44,8 @@ pub(crate) struct Args {
     from: String,
     #[command(flatten)]
     place: Place,
-    /// JSON file with the profile of a session, the memory settings of an agent, or a pipeline of strategies;
-    /// the default window is the newest 100 messages.
+    /// JSON file with the profile of a session, the memory settings of an agent, a pipeline of strategies, or
+    /// the memory of agents that share sessions; the default window is the newest 100 messages.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     #[command(flatten)]
@@ -124,7 +124,7 @@ impl Look {
         args: &Args,
         stores: &Stores,
     ) -> Result<WindowExplanation, String> {
-        let Some(profile) = profile else { return self.context(None, args).await };
+        let Some(profile) = profile else { return self.context(None, None, args).await };
         let named = |reason: String| format!("{}: {reason}", profile.name());
         let pipeline = match profile {
             Profile::Session { profile, .. } => {
@@ -132,9 +132,14 @@ impl Look {
             }
             Profile::Memory { config, .. } => self.memory(config),
             Profile::Pipeline { config, .. } => self.pipeline(config),
+            Profile::Agent { memory, .. } => {
+                let memory =
+                    if memory.is_enabled() { memory.window().into() } else { MemoryProvider::none() };
+                return self.context(Some(Pipeline::new()), Some(memory), args).await.map_err(named);
+            }
         };
         let pipeline = pipeline.map_err(|error| named(error.to_string()))?;
-        self.context(Some(pipeline), args).await.map_err(named)
+        self.context(Some(pipeline), None, args).await.map_err(named)
     }
 
     async fn take_summary(&self, from: Arc<dyn KeyValueStore>) -> larder_kernel::Result<()> {
@@ -188,13 +193,19 @@ impl Look {
     }
 
     /// Returns the window of a context with these strategies, or of the default context.
-    async fn context(&self, pipeline: Option<Pipeline>, args: &Args) -> Result<WindowExplanation, String> {
+    async fn context(
+        &self,
+        pipeline: Option<Pipeline>,
+        memory: Option<MemoryProvider>,
+        args: &Args,
+    ) -> Result<WindowExplanation, String> {
         let summaries = self.summary_store().map_err(|error| error.to_string())?;
         let mut config = ContextConfig::new(self.history.clone())
             .with_counter(self.counter.clone())
             .with_summaries(summaries);
         if let Some(pipeline) = pipeline {
-            config = config.with_memory(LimitedWindow::new().without_max_bytes()).with_pipeline(pipeline);
+            let memory = memory.unwrap_or_else(MemoryProvider::everything);
+            config = config.with_memory(memory).with_pipeline(pipeline);
         }
         let context = AgentContext::new(config).map_err(|error| error.to_string())?;
         let context = context.for_agent(self.thread.agent.clone());

@@ -209,6 +209,7 @@ fn leaping_in_memory() -> impl Iterator<Item = Named> {
     scenarios![
         invariants::no_combination_of_settings_loses_or_repeats_anything,
         invariants::a_turn_is_stored_in_a_thread_of_any_length,
+        invariants::a_long_thread_loses_only_what_its_strategies_and_its_persistence_say,
         invariants::a_flush_keeps_the_summary_of_a_long_thread,
         invariants::a_large_prompt_leaves_no_gap_between_the_summary_and_the_window,
         invariants::summarizers_of_one_document_ask_a_question_once,

@@ -49,6 +49,9 @@ const HEADING: &str = "Earlier summaries of the conversation that match the ques
 
 /// A collection that receives each summary, embedded by the store's embedder. With [an
 /// embedder](Self::with_embedder) it is also searched for each question.
+///
+/// The entries have no time to live. They stay when a strategy erases messages, and until the session is
+/// deleted.
 #[derive(Clone)]
 pub struct KnowledgeBase {
     store: Arc<dyn VectorStore>,
@@ -79,32 +82,43 @@ impl KnowledgeBase {
     }
 
     /// Returns the summaries of a thread that match a question, as one message for the model. `known` is the
-    /// last position that the window's summary covers.
+    /// window's summary. A replacement of the session changes the positions, so its text identifies it too.
     pub(super) async fn recall(
         &self,
         thread: &Thread,
         query: &str,
-        known: Option<Seq>,
+        known: Option<&Summary>,
     ) -> Result<Option<WindowMessage>> {
         let Some(embedder) = self.embedder.as_ref().filter(|_| !query.trim().is_empty()) else {
             return Ok(None);
         };
         let Some(embedding) = embedder.embed(&[query]).await?.pop() else { return Ok(None) };
-        let of_thread =
-            Filter::eq("agent", thread.agent.as_str()).and(Filter::eq("session", thread.session.as_str()));
-        let request = SearchRequest::new(embedding).with_limit(HITS_MAX + 1).with_filter(of_thread);
+        let request = SearchRequest::new(embedding).with_limit(HITS_MAX + 1).with_filter(of(thread));
         let hits = self.store.search(&self.collection, &request).await?;
         let up_to = |hit: &SearchHit| hit.metadata.get("up_to").and_then(Value::as_i64).map(Seq::new);
-        let new = hits.iter().filter(|hit| known.is_none() || up_to(hit) != known);
+        let is_known = |hit: &SearchHit| {
+            known.is_some_and(|known| up_to(hit) == Some(known.up_to) || hit.content == known.text)
+        };
+        let new = hits.iter().filter(|hit| !is_known(hit));
         let lines: String = new.take(HITS_MAX).map(|hit| format!("\n- {}", hit.content)).collect();
         let message = ChatMessage::system(format!("{HEADING}{lines}")).with_created_at(Timestamp::default());
         Ok((!lines.is_empty()).then(|| WindowMessage::injected(message)))
+    }
+
+    /// Removes the summaries of a thread.
+    pub(crate) async fn forget(&self, thread: &Thread) -> Result<()> {
+        self.store.delete_matching(&self.collection, &of(thread)).await.map(drop)
     }
 
     /// Creates an entry for a summary. `digest` identifies the thread.
     pub(super) fn entry(&self, digest: String, thread: Thread, summary: Summary) -> KnowledgeEntry {
         KnowledgeEntry { base: self.clone(), digest, thread, summary }
     }
+}
+
+/// Returns the filter for the summaries of a thread.
+fn of(thread: &Thread) -> Filter {
+    Filter::eq("agent", thread.agent.as_str()).and(Filter::eq("session", thread.session.as_str()))
 }
 
 /// A summary to write to a knowledge base.

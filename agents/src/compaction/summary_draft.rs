@@ -69,15 +69,20 @@ impl SummaryMaker {
         let Some(knowledge) = &self.knowledge else { return Ok(()) };
         let questions = window.messages.iter().filter(|message| is_human_turn(&message.message));
         let newest = questions.map(|message| message.message.text.clone()).next_back();
-        let query = query.map(str::to_owned).or(newest).unwrap_or_default();
+        // Results of tools have no text; the question that the model works on is still the newest.
+        let query = query.filter(|query| !query.trim().is_empty()).map(str::to_owned).or(newest);
         let is_summary = |message: &WindowMessage| matches!(message.origin, Origin::Summary(_));
         let place = window.messages.iter().position(is_summary);
-        let known = place.and_then(|place| match window.messages[place].origin {
-            Origin::Summary(up_to) => Some(up_to),
-            _ => None,
-        });
-        if let Some(recalled) = knowledge.recall(thread, &query, known).await? {
-            window.messages.insert(place.map_or(0, |place| place + 1), recalled);
+        let known = summary_in(&window.messages, self.counter());
+        let query = query.unwrap_or_default();
+        if let Some(recalled) = knowledge.recall(thread, &query, known.as_ref()).await? {
+            // Two strategies may search the same collection.
+            let is_there = |message: &WindowMessage| {
+                message.origin == Origin::Injected && message.message.text == recalled.message.text
+            };
+            if !window.messages.iter().any(is_there) {
+                window.messages.insert(place.map_or(0, |place| place + 1), recalled);
+            }
         }
         Ok(())
     }

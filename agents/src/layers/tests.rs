@@ -24,7 +24,7 @@ use crate::storage::{InMemoryBlobStore, InMemoryHistoryProvider, InMemoryKeyValu
 
 /// The scripted result of one call.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+pub(crate) enum Step {
     /// The call fails before it is made.
     Before(ErrorKind, Outcome),
     /// The call is made, and its reply is lost.
@@ -36,7 +36,7 @@ enum Step {
 /// A layer that follows a script, one step per call, and then passes calls through. It records the calls that
 /// reach it.
 #[derive(Clone, Default)]
-struct Scripted(Arc<Mutex<(VecDeque<Step>, Vec<&'static str>)>>);
+pub(crate) struct Scripted(Arc<Mutex<(VecDeque<Step>, Vec<&'static str>)>>);
 
 impl fmt::Debug for Scripted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,8 +47,14 @@ impl fmt::Debug for Scripted {
 impl Scripted {
     fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         let scripted = Self::default();
-        scripted.0.lock().unwrap().0.extend(steps);
+        scripted.follow(steps);
         scripted
+    }
+
+    /// Replaces the steps that are left, and returns their number.
+    pub(crate) fn follow(&self, steps: impl IntoIterator<Item = Step>) -> usize {
+        let script = &mut self.0.lock().unwrap().0;
+        std::mem::replace(script, steps.into_iter().collect()).len()
     }
 
     fn calls(&self) -> Vec<&'static str> {

@@ -1,6 +1,9 @@
 //! The writes at the end of an inference.
 
+use std::sync::Arc;
+
 use larder_kernel::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX};
+use larder_kernel::storage::history::append_digest;
 use larder_kernel::{
     AppendOptions, Appended, ChatMessage, Error, ErrorKind, HistoryProvider, Replacement, Result, Seq,
     StoredMessage, Thread, Ttl,
@@ -9,11 +12,14 @@ use larder_kernel::{
 use super::flush::Mark;
 use super::inference::{Inference, Persisted};
 use super::plan::{Base, Changes, Plan};
-use super::state::{Held, State, made_by};
+use super::state::{Held, State, extends, made_by};
 use super::window::with_tokens;
-use crate::compaction::{Covered, MessageMark, Summary, erase};
+use crate::compaction::{Covered, MessageMark, StoredSummary, Summary, SummaryStore, erase};
 
 const COMPLETE: &str = "session.complete";
+/// The number of lost races after which a new summary is not stored. In each race another caller used the
+/// session.
+const ATTEMPTS_MAX: u32 = 100;
 
 impl Inference {
     /// Stores the new messages and the model's answer in one step, as the request's
@@ -25,7 +31,8 @@ impl Inference {
     ///
     /// A `FLUSH` whose window has more than 1,000 messages or 16 MiB appends the new messages and then
     /// removes the messages that left the window at its beginning. Messages that a strategy left out between
-    /// others stay stored. A `FLUSH` whose summary was due and failed only appends.
+    /// others stay stored. A `FLUSH` whose summary was due and failed only appends. So does one with an
+    /// idempotency key if the newest stored messages equal the new ones.
     ///
     /// # Errors
     /// `NotFound` if the session was deleted during the inference; nothing of the inference remains.
@@ -46,13 +53,18 @@ impl Inference {
                 self.sessions.wipe(&self.id).await.map_err(idempotent)?;
                 return Ok(Persisted::Nothing);
             }
+            // The whole inference is repeated. Its summary is missing this time, so the `FLUSH` would append.
+            Plan::Append(base, _) if self.has_replaced(base, &new)? => Persisted::Replaced,
             Plan::Append(base, changes) => {
                 let appended = self.append(new).await?;
                 self.change(base, changes).await.map_err(idempotent)?;
                 Persisted::Appended(appended)
             }
             Plan::Replace(base, stored, changes) => {
-                self.flush(base, stored, new).await?;
+                let appended = self.appended_before(base, &new).await?;
+                if appended.is_none() {
+                    self.flush(base, stored, new).await?;
+                }
                 // An empty thread has no time to live yet; a replacement keeps the existing one.
                 if self.ttl.is_some() {
                     let set = self.history().set_ttl(&self.thread(), self.ttl.map(Ttl::sliding)).await;
@@ -62,11 +74,39 @@ impl Inference {
                 if changes.made_by.is_some() {
                     let _ = self.sessions.reader.summaries.drop_drafts(&self.thread()).await;
                 }
-                Persisted::Replaced
+                appended.map_or(Persisted::Replaced, Persisted::Appended)
             }
         };
         self.sessions.check_still_there(COMPLETE, &self.id).await.map_err(idempotent)?;
         Ok(persisted)
+    }
+
+    /// Returns `true` if an inference with the same key has replaced the session with the same messages.
+    fn has_replaced(&self, base: &Base, new: &[ChatMessage]) -> Result<bool> {
+        let Some(there) = &base.state.mark else { return Ok(false) };
+        let mark = Mark::new(&self.key, new)?;
+        if there.id != mark.id {
+            return Ok(false);
+        }
+        same(there, &mark).map(|()| true)
+    }
+
+    /// Returns the positions of the new messages if an inference with the same key has appended them, because
+    /// its summary was missing.
+    async fn appended_before(&self, base: &Base, new: &[ChatMessage]) -> Result<Option<Appended>> {
+        if !self.is_keyed || new.is_empty() {
+            return Ok(None);
+        }
+        let end = Seq::new(base.seen.get().saturating_add(1));
+        let newest =
+            self.history().tail(&self.thread(), Some(end), new.len().min(BATCH_MESSAGES_MAX)).await?;
+        let newest: Vec<_> = newest.into_iter().map(|stored| Arc::unwrap_or_clone(stored.message)).collect();
+        if append_digest(&newest)? != append_digest(new)? {
+            return Ok(None);
+        }
+        // The same was said last, under this key or another one. The store has remembered the key.
+        let appended = self.append(new.to_vec()).await?;
+        Ok(Some(appended))
     }
 
     async fn append(&self, new: Vec<ChatMessage>) -> Result<Appended> {
@@ -102,11 +142,7 @@ impl Inference {
         match (changes.made_by, &base.summary) {
             (Some(maker), Some(held)) => {
                 let summary = kept(maker, held, state, changes.erases_up_to);
-                match summaries.put(&thread, state.revision, &summary).await {
-                    // Another caller has stored a summary; it is equally valid.
-                    Err(error) if error.kind() == ErrorKind::Conflict => {}
-                    written => drop(written?),
-                }
+                put_summary(&summaries, &thread, state.stored.as_ref(), &summary).await?;
                 // If this removal fails, the draft no longer fits any summary, and it expires.
                 let _ = summaries.drop_drafts(&thread).await;
                 Ok(())
@@ -176,7 +212,7 @@ impl Inference {
         let replacement = Replacement::new(up_to, messages).with_seen(base.seen);
         let error = match self.history().replace(&self.thread(), replacement).await {
             Ok(_) => {
-                if base.state.revision.is_some() {
+                if base.state.stored.is_some() {
                     // The summary is obsolete. If this removal fails, the mark keeps readers from using it.
                     let _ = self.sessions.reader.summaries.remove(&self.thread()).await;
                 }
@@ -208,6 +244,34 @@ impl Inference {
 async fn commit(changes: &Changes) -> Result<()> {
     for write in &changes.writes {
         write.commit().await?;
+    }
+    Ok(())
+}
+
+/// Stores a new summary. Uses of the session restart the time to live of the stored one, which changes its
+/// revision; then the new summary replaces it at the next attempt.
+async fn put_summary(
+    summaries: &SummaryStore,
+    thread: &Thread,
+    read: Option<&StoredSummary>,
+    summary: &Summary,
+) -> Result<()> {
+    let mut expected = read.map(|read| read.revision);
+    for _ in 0..ATTEMPTS_MAX {
+        match summaries.put(thread, expected, summary).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            written => return written.map(drop),
+        }
+        match summaries.get(thread).await? {
+            Some(there)
+                if read.is_some_and(|read| read.summary == there.summary)
+                    || extends(summary, &there.summary) =>
+            {
+                expected = Some(there.revision);
+            }
+            // Another caller has stored a summary that is equally valid, or has removed the messages.
+            _ => return Ok(()),
+        }
     }
     Ok(())
 }

@@ -3,14 +3,20 @@
 use std::sync::Arc;
 
 use larder_kernel::{CompactionStrategy, Embedder, Error, Result, VectorStore};
+use serde_json::Value;
 
-use super::config::{Memory, MemoryConfig, MemoryDocument, OPERATION};
+use super::config::{Memory, MemoryConfig, MemoryDocument, OPERATION, parse_config};
 use super::knowledge::Knowledge;
 use super::profile::SessionProfile;
 use super::sessions::Sessions;
+use super::summarize::OnSummaryFailure;
 use crate::compaction::{
-    KnowledgeBase, LongTermMemory, Neuralyzer, Summarizer, SummarizerConfig, SummaryMaker, SummarySettings,
+    CombinedMemory, KnowledgeBase, LongTermMemory, Neuralyzer, OnFailure, Summarizer, SummarizerConfig,
+    SummaryMaker, SummarySettings,
 };
+
+/// The advice for a summary without a model.
+const NEEDS_MODEL: &str = "needs a model for its summaries; set one with `Sessions::with_summarizer`";
 
 impl Sessions {
     /// Applies a JSON configuration document. It is one of: the memory settings of an agent with all of their
@@ -20,6 +26,9 @@ impl Sessions {
     /// Strategies that summarize use the model of [`with_summarizer`](Self::with_summarizer), and a
     /// `knowledge_base` uses the store of [`with_knowledge`](Self::with_knowledge). Set both, the token
     /// counter and the agent before this call.
+    ///
+    /// Documents of different kinds add up: a profile, and strategies or the memory of agents. The strategies
+    /// of a later document replace those of an earlier one.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -53,12 +62,15 @@ impl Sessions {
     ///
     /// # Errors
     /// `InvalidInput` with `config` and the path to the error. `InvalidInput` with
-    /// `long_term_memory_strategy` or `pipeline` for a strategy that summarizes without a model, and with
-    /// `knowledge_base` for one without a store to search.
+    /// `long_term_memory_strategy`, `pipeline` or `summarization_threshold` for a summary without a model,
+    /// and with `knowledge_base` for one without a store to search. `InvalidInput` with `memory` as for
+    /// [`with_memory`](Self::with_memory).
     pub fn configured(mut self, document: &str) -> Result<Self> {
         let strategies = match MemoryDocument::parse(document)? {
             MemoryDocument::Session(profile) => {
-                self.profile = profile;
+                self.check_model(document)?;
+                (self.profile, self.has_profile) = (profile, true);
+                self.check_view(OPERATION, Some(&self.profile), self.persistence)?;
                 return Ok(self);
             }
             MemoryDocument::Memory(config) => {
@@ -67,7 +79,7 @@ impl Sessions {
             }
             MemoryDocument::Agent(memory) => {
                 self.memory = if memory.is_enabled() { Memory::On } else { Memory::Off };
-                self.profile = SessionProfile::Everything;
+                self.see_everything();
                 return self.with_memory(memory.window());
             }
             MemoryDocument::Pipeline(config) => {
@@ -75,10 +87,29 @@ impl Sessions {
                 config.build(&self.reader.counter, &maker)?.strategies().to_vec()
             }
         };
-        self.profile = SessionProfile::Everything;
+        self.see_everything();
         self = self.with_strategies(strategies);
         self.check_view(OPERATION, None, self.persistence)?;
         Ok(self)
+    }
+
+    /// Sets the profile of a document that has none, unless an earlier document set one.
+    fn see_everything(&mut self) {
+        if !self.has_profile {
+            self.profile = SessionProfile::Everything;
+        }
+    }
+
+    /// Rejects the profile of a session that asks for summaries if no model can make them.
+    fn check_model(&self, document: &str) -> Result<()> {
+        const FIELD: &str = "summarization_threshold";
+        let written: Value = parse_config(document)?;
+        match written.get(FIELD) {
+            Some(threshold) if self.summarizer.is_none() && !threshold.is_null() => {
+                Err(Error::invalid(OPERATION, FIELD, NEEDS_MODEL))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sets the store of a document's `knowledge_base`. Each question is embedded by `embedder` and searched
@@ -96,8 +127,9 @@ impl Sessions {
     }
 
     /// Long-term strategies run first; the short-term ones select among the messages that remain.
-    fn memory_strategies(&self, config: &MemoryConfig) -> Result<Vec<Arc<dyn CompactionStrategy>>> {
+    fn memory_strategies(&mut self, config: &MemoryConfig) -> Result<Vec<Arc<dyn CompactionStrategy>>> {
         let mut strategies: Vec<Arc<dyn CompactionStrategy>> = Vec::new();
+        self.bases.clear();
         for settings in config.long_term() {
             strategies.push(match settings.config()? {
                 LongTermMemory::Summarizer(config) => Arc::new(self.summarizer_of(config)?),
@@ -110,11 +142,14 @@ impl Sessions {
                 }
             });
         }
-        strategies.extend(config.short_term_strategies(&self.reader.counter)?);
+        for strategy in config.short_term_strategies(&self.reader.counter)? {
+            // It selects among the messages that remain; their summary stays in front of them.
+            strategies.push(Arc::new(CombinedMemory::new(Vec::new(), vec![strategy])));
+        }
         Ok(strategies)
     }
 
-    fn summarizer_of(&self, config: SummarizerConfig) -> Result<Summarizer> {
+    fn summarizer_of(&mut self, config: SummarizerConfig) -> Result<Summarizer> {
         let mut maker = self.maker("long_term_memory_strategy")?;
         if let Some(base) = &config.knowledge_base {
             let Some(Knowledge { store, embedder }) = self.knowledge.clone() else {
@@ -122,6 +157,7 @@ impl Sessions {
                 return Err(Error::invalid(OPERATION, "knowledge_base", message));
             };
             let base = KnowledgeBase::new(store, base.collection_id.clone()).with_embedder(embedder);
+            self.bases.push(base.clone());
             maker = maker.with_knowledge_base(base);
         }
         Summarizer::new(maker, config)
@@ -129,12 +165,19 @@ impl Sessions {
 
     fn maker(&self, field: &'static str) -> Result<SummaryMaker> {
         let Some(summarizer) = &self.summarizer else {
-            let message = "needs a model for its summaries; set one with `Sessions::with_summarizer`";
-            return Err(Error::invalid(OPERATION, field, message));
+            return Err(Error::invalid(OPERATION, field, NEEDS_MODEL));
         };
         let (model, counter) = (summarizer.model.clone(), self.reader.counter.clone());
         let summaries = self.reader.summaries.clone();
-        let maker = SummaryMaker::new(model, counter, summaries, SummarySettings::default())?;
+        let options = summarizer.options;
+        let mut settings = SummarySettings::default();
+        if let Some(timeout) = options.timeout {
+            settings.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        }
+        if options.on_failure == OnSummaryFailure::Fail {
+            settings.on_failure = OnFailure::Fail;
+        }
+        let maker = SummaryMaker::new(model, counter, summaries, settings)?;
         Ok(maker.with_answers(summarizer.answers.clone()))
     }
 }

@@ -1,8 +1,8 @@
 //! Explanations of a session's window: the messages that reach the model, and the effect of each step.
 
-use larder_kernel::{ChatMessage, Result, SessionId};
+use larder_kernel::{ChatMessage, Reach, Result, SessionId, Window};
 
-use super::config::Persistence;
+use super::config::{Memory, Persistence};
 use super::inference::Made;
 use super::sessions::Sessions;
 use super::state::{State, Walk};
@@ -26,6 +26,8 @@ impl Sessions {
     /// that were read and the effect of each step. The steps are each strategy, `rolling_window` for the
     /// profile's limit, `pair_tool_calls` for calls without results and results without calls, and `session`
     /// for the prompt and the hints.
+    ///
+    /// If [the default](Self::with_default_memory) is no memory, the window has the new messages only.
     ///
     /// Like an `EPHEMERAL` inference, it makes no summary and stores nothing. An existing summary is in
     /// front.
@@ -71,6 +73,9 @@ impl Sessions {
         const OPERATION: &str = "session.explain";
         new.iter().try_for_each(|message| message.check(OPERATION))?;
         let new = self.stamped(new, None);
+        if self.memory == Memory::Off {
+            return Ok(self.without_memory(new));
+        }
         let thread = self.thread(id);
         let (record, reader) = self.used(OPERATION, id).await?;
         self.check_view(OPERATION, Some(&record.profile), Persistence::Ephemeral)?;
@@ -97,5 +102,21 @@ impl Sessions {
             result: Size::of(counter, &assembled.window.messages),
             window: assembled.window,
         })
+    }
+
+    /// Returns the explanation of a window without the session.
+    fn without_memory(&self, new: Vec<ChatMessage>) -> WindowExplanation {
+        let window = Window::injected(new);
+        WindowExplanation {
+            reach: Reach::Messages(0),
+            messages_read: 0,
+            pages_read: 0,
+            scan_ended: false,
+            began_with_summary_up_to: None,
+            read: Size::default(),
+            steps: Vec::new(),
+            result: Size::of(&*self.reader.counter, &window.messages),
+            window,
+        }
     }
 }

@@ -97,6 +97,8 @@ pub struct Inference {
     pub(super) new: Vec<ChatMessage>,
     pub(super) run: Option<RunId>,
     pub(super) key: IdempotencyKey,
+    /// `true` if the caller chose the key, so that another inference may have used it.
+    pub(super) is_keyed: bool,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) plan: Plan,
     pub(super) ttl: Option<Duration>,
@@ -166,6 +168,7 @@ impl Sessions {
         let InferenceRequest { messages, memory, persistence, idempotency_key, run } = request;
         messages.iter().try_for_each(|message| message.check(BEGIN))?;
         let new = self.stamped(messages, run.as_ref());
+        let is_keyed = idempotency_key.is_some();
         let key = match idempotency_key {
             Some(key) => key,
             None => IdempotencyKey::new(uuid::Uuid::new_v4().to_string())?,
@@ -177,6 +180,7 @@ impl Sessions {
             new,
             run,
             key,
+            is_keyed,
             left_out: Vec::new(),
             plan: Plan::Nothing,
             ttl: None,

@@ -6,6 +6,8 @@ use tokio::time::Instant;
 use super::profile::SessionProfile;
 use super::sessions::{SYSTEM_PROMPT_BYTES_MAX, Session, SessionInfo, Sessions};
 
+const CREATE: &str = "session.create";
+
 impl Sessions {
     /// Creates a session and returns its id, which cannot be guessed.
     ///
@@ -21,7 +23,7 @@ impl Sessions {
         system_prompt: impl Into<String>,
     ) -> Result<SessionId> {
         let id = SessionId::new(uuid::Uuid::new_v4().to_string())?;
-        self.create_as(&id, profile, system_prompt).await?;
+        self.insert(&id, profile, system_prompt.into()).await?;
         Ok(id)
     }
 
@@ -38,14 +40,20 @@ impl Sessions {
         profile: SessionProfile,
         system_prompt: impl Into<String>,
     ) -> Result<()> {
-        const OPERATION: &str = "session.create";
-        let prompt: String = system_prompt.into();
+        // The id may have been that of a session that expired, and the entries of a collection do not expire.
+        if !self.bases.is_empty() && self.records.read(CREATE, id).await?.is_none() {
+            self.forget_knowledge(&self.thread(id)).await?;
+        }
+        self.insert(id, profile, system_prompt.into()).await
+    }
+
+    async fn insert(&self, id: &SessionId, profile: SessionProfile, prompt: String) -> Result<()> {
         profile.check()?;
-        check::at_most(OPERATION, "system_prompt", prompt.len(), SYSTEM_PROMPT_BYTES_MAX)?;
+        check::at_most(CREATE, "system_prompt", prompt.len(), SYSTEM_PROMPT_BYTES_MAX)?;
         let tokens = self.reader.counter.count(&prompt);
-        self.check_room(OPERATION, "max_tokens", &profile, tokens)?;
+        self.check_room(CREATE, "max_tokens", &profile, tokens)?;
         let record = self.records.draft(id, profile, prompt, tokens, self.ttl);
-        self.records.create(OPERATION, id, &record).await
+        self.records.create(CREATE, id, &record).await
     }
 
     /// Reads a whole session: its messages, its summary, its hints and its profile.
@@ -94,7 +102,8 @@ impl Sessions {
         })
     }
 
-    /// Deletes a session with its messages and its summary, and returns `true` if it existed.
+    /// Deletes a session with its messages and its summary, and returns `true` if it existed. Also deletes
+    /// its summaries in the collections that the [document](Self::configured) of these sessions searches.
     ///
     /// You may repeat the call safely; it also finishes an interrupted deletion. An inference that completes
     /// after the deletion fails with `NotFound` and leaves nothing behind.

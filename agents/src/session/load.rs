@@ -21,7 +21,8 @@ impl Sessions {
     ///
     /// With [`OnLoadError::Empty`], the window has the new messages only, after the prompt and the hints if
     /// the session's record can be read. [`Inference::load_failure`] returns the error. No model is asked.
-    /// Completing the inference removes nothing: a `FLUSH` appends. `begin` still returns the error for new
+    /// Completing the inference removes nothing: a `FLUSH` appends. Only an `EPHEMERAL` that
+    /// [loses its session](Ephemeral::LosesSession) does so. `begin` still returns the error for new
     /// messages that are results of stored tool calls, because no model accepts them without the calls.
     #[must_use]
     pub fn with_on_load_error(mut self, on_load_error: OnLoadError) -> Self {

@@ -146,7 +146,15 @@ impl Records {
         let record: Record = serde_json::from_slice(&entry.value)
             .map_err(|_| corrupt("the stored session record is corrupt; delete the session"))?;
         if record.version > VERSION {
-            return Err(corrupt("the session record was written by a later version; upgrade this program"));
+            let version = record.version;
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                operation,
+                format!(
+                    "the session's record has format {version}; this release supports up to format {VERSION} \
+                     (upgrade this program)"
+                ),
+            ));
         }
         if record.agent != self.agent.as_str() || record.session != id.as_str() {
             return Err(corrupt("the stored record belongs to another session; delete the session"));

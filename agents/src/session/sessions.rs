@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_kernel::{
-    AgentId, Author, CompactionStrategy, Error, ErrorKind, HistoryProvider, KeyValueStore, LanguageModel,
-    Result, SessionId, StoredMessage, StrategyEffect, Thread, check,
+    AgentId, Author, CompactionStrategy, Error, HistoryProvider, KeyValueStore, LanguageModel, Result,
+    SessionId, StoredMessage, StrategyEffect, Thread, check,
 };
 
 use super::config::{Ephemeral, Memory, Persistence};
 use super::knowledge::Knowledge;
 use super::metrics::{SessionAlert, SessionThresholds, Watch};
 use super::profile::SessionProfile;
-use super::record::{Record, Records};
+use super::record::Records;
 use super::state::Reader;
-use super::summarize::{OnSummaryFailure, Summarizer, SummaryPolicy};
+use super::summarize::{OnSummaryFailure, Summarizer, SummaryOptions, SummaryPolicy};
 use super::window::{Assembler, HintOrder};
-use crate::compaction::SummaryStore;
+use crate::compaction::{KnowledgeBase, SummaryStore};
 use crate::context::memory::LimitedWindow;
 use crate::load::OnLoadError;
 use crate::tokens::{EstimatedTokenCounter, TokenCounter};
@@ -29,8 +29,6 @@ pub const HINT_BYTES_MAX: usize = 4 * 1024;
 /// The largest number of hints in a session.
 pub const HINTS_MAX: usize = 256;
 
-/// The default time limit for one summary from the model.
-const SUMMARY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// The default agent of sessions.
 const AGENT_DEFAULT: &str = "default";
 
@@ -123,15 +121,20 @@ pub struct Sessions {
     pub(crate) reader: Reader,
     pub(crate) assembler: Assembler,
     pub(crate) summarizer: Option<Summarizer>,
+    pub(crate) summary_options: SummaryOptions,
     pub(crate) watch: Watch,
     pub(crate) ttl: Option<Duration>,
-    /// The profile from the configuration document.
+    /// The profile of new sessions.
     pub(crate) profile: SessionProfile,
+    /// `true` if a configuration document sets the profile.
+    pub(crate) has_profile: bool,
     pub(crate) persistence: Persistence,
     pub(crate) memory: Memory,
     pub(crate) ephemeral: Ephemeral,
     pub(crate) author: Option<Author>,
     pub(crate) knowledge: Option<Knowledge>,
+    /// The collections that the configuration document searches.
+    pub(crate) bases: Vec<KnowledgeBase>,
     pub(crate) on_load_error: OnLoadError,
 }
 
@@ -165,14 +168,17 @@ impl Sessions {
             },
             assembler: Assembler::default(),
             summarizer: None,
+            summary_options: SummaryOptions::default(),
             watch: Watch::default(),
             ttl: None,
             profile: SessionProfile::default(),
+            has_profile: false,
             persistence: Persistence::default(),
             memory: Memory::default(),
             ephemeral: Ephemeral::default(),
             author: None,
             knowledge: None,
+            bases: Vec::new(),
             on_load_error: OnLoadError::default(),
         })
     }
@@ -209,18 +215,13 @@ impl Sessions {
     /// Summarizes sessions above their threshold with `model`. Without a model, no summaries are made.
     #[must_use]
     pub fn with_summarizer(mut self, model: Arc<dyn LanguageModel>) -> Self {
-        self.summarizer = Some(Summarizer {
-            model,
-            policy: SummaryPolicy::default(),
-            on_failure: OnSummaryFailure::default(),
-            timeout: SUMMARY_TIMEOUT_DEFAULT,
-            answers: Arc::default(),
-        });
+        self.summarizer = Some(Summarizer { model, options: self.summary_options, answers: Arc::default() });
         self
     }
 
-    /// Sets the summary policy, the reaction to a failed summary, and the time limit of one model call. Has
-    /// no effect without a [summarizer](Self::with_summarizer).
+    /// Sets the summary policy, the reaction to a failed summary, and the time limit of one model call. The
+    /// order of this call and of [`with_summarizer`](Self::with_summarizer) does not matter. The strategies
+    /// of a [document](Self::configured) use the reaction and the time limit that are set before it.
     #[must_use]
     pub fn with_summaries(
         mut self,
@@ -228,8 +229,9 @@ impl Sessions {
         on_failure: OnSummaryFailure,
         timeout: Duration,
     ) -> Self {
+        self.summary_options = SummaryOptions { policy, on_failure, timeout: Some(timeout) };
         if let Some(summarizer) = &mut self.summarizer {
-            (summarizer.policy, summarizer.on_failure, summarizer.timeout) = (policy, on_failure, timeout);
+            summarizer.options = self.summary_options;
         }
         self
     }
@@ -262,12 +264,14 @@ impl Sessions {
     /// # Errors
     /// The errors of [`LimitedWindow::check`]. `InvalidInput` with `memory` if it shows only a part of a
     /// session and a strategy is set that summarizes or erases, because that strategy needs the whole
-    /// session. [`begin`](Self::begin) returns the same error if such strategies are set later, if the
-    /// session's profile asks for summaries, and for a `FLUSH`.
+    /// session. The same applies if a [document](Self::configured) sets a profile with summaries or the
+    /// persistence `FLUSH`. [`begin`](Self::begin) returns the same error if such strategies are set later,
+    /// if the session's profile asks for summaries, and for a `FLUSH`.
     pub fn with_memory(mut self, memory: LimitedWindow) -> Result<Self> {
         memory.check()?;
         self.reader.view = memory;
-        self.check_view("session.config", None, Persistence::Incremental)?;
+        let profile = self.has_profile.then_some(&self.profile);
+        self.check_view("session.config", profile, self.persistence)?;
         Ok(self)
     }
 
@@ -334,39 +338,6 @@ impl Sessions {
     #[must_use]
     pub fn thread(&self, id: &SessionId) -> Thread {
         Thread { agent: self.agent.clone(), session: id.clone() }
-    }
-
-    /// Reads a session's record for use, which restarts the time to live of the session and its summary. Also
-    /// returns the reader that keeps summaries as long as the session.
-    pub(crate) async fn used(&self, operation: &'static str, id: &SessionId) -> Result<(Record, Reader)> {
-        let record = self.records.touch(operation, id).await?;
-        let mut reader = self.reader.clone();
-        if let Some(ttl) = record.ttl() {
-            reader.summaries = reader.summaries.with_ttl(ttl);
-            reader.summaries.touch(&self.thread(id)).await?;
-        }
-        Ok((record, reader))
-    }
-
-    /// Removes the data that a deleted session has outside its record.
-    pub(crate) async fn wipe(&self, id: &SessionId) -> Result<()> {
-        let thread = self.thread(id);
-        self.reader.history.clear(&thread).await?;
-        self.reader.summaries.remove(&thread).await?;
-        Ok(())
-    }
-
-    /// Checks after a write that the session still exists. If it was deleted during the write, the written
-    /// data is removed.
-    pub(crate) async fn check_still_there(&self, operation: &'static str, id: &SessionId) -> Result<()> {
-        match self.used(operation, id).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.wipe(id).await?;
-                Err(error)
-            }
-            Err(error) => Err(error),
-        }
     }
 
     pub(crate) fn check_room(

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use larder_kernel::check::size;
-use larder_kernel::{
-    ChatMessage, HistoryProvider, Origin, Reach, Result, Revision, Seq, StoredMessage, Thread,
-};
+use larder_kernel::{ChatMessage, HistoryProvider, Origin, Reach, Result, Seq, StoredMessage, Thread};
 
 use super::flush::{Mark, unmarked};
 use super::record::Record;
-use crate::compaction::{MessageMark, Summary, SummaryStore};
+use crate::compaction::{MessageMark, StoredSummary, Summary, SummaryStore};
 use crate::context::memory::LimitedWindow;
 use crate::lookback::Lookback;
 use crate::tokens::{TokenCounter, tokens_of};
@@ -77,8 +75,8 @@ pub(crate) struct State {
     pub(crate) unread_before: Option<Seq>,
     /// `true` if the agent's view left messages out, apart from the reach.
     pub(crate) limited: bool,
-    /// The revision that the next write of a summary must name.
-    pub(crate) revision: Option<Revision>,
+    /// The stored summary, whether it is valid or not. The next write of a summary must name its revision.
+    pub(crate) stored: Option<StoredSummary>,
     /// The number of messages and pages read.
     pub(crate) read: Count,
 }
@@ -171,8 +169,7 @@ impl Reader {
         let Walked { messages, whole, limited, read } = walked;
         let mark = first.as_ref().and_then(|first| Mark::of(&first.message));
         let stored = self.summaries.look(&*self.history, thread).await?;
-        let revision = stored.as_ref().map(|(stored, _)| stored.revision);
-        let kept = stored.filter(|(_, current)| *current).map(|(stored, _)| stored.summary);
+        let kept = stored.clone().filter(|(_, current)| *current).map(|(stored, _)| stored.summary);
         let kept = kept.filter(|summary| holds(&summary.strategy, mark.as_ref()));
         // A summary covers messages of all authors, so an agent that may not see all of them does not get it.
         let sees_all = self.sees_all();
@@ -206,7 +203,7 @@ impl Reader {
                 false => Some(Seq::MAX),
             },
             limited,
-            revision,
+            stored: stored.map(|(stored, _)| stored),
             read,
         })
     }
@@ -279,7 +276,21 @@ pub(crate) fn made_by(maker: &str, mark: Option<&Mark>) -> String {
 
 /// Returns `true` if a summary describes the thread's current messages.
 fn holds(made_by: &str, mark: Option<&Mark>) -> bool {
-    made_by.split_once('@').map(|(_, id)| id) == mark.map(|mark| &*mark.id)
+    replacement_of(made_by) == mark.map(|mark| &*mark.id)
+}
+
+/// Returns the replacement that wrote the thread, from the name of a summary's maker.
+fn replacement_of(made_by: &str) -> Option<&str> {
+    made_by.split_once('@').map(|(_, id)| id)
+}
+
+/// Returns `true` if a summary covers what another one covers, and more.
+pub(crate) fn extends(new: &Summary, other: &Summary) -> bool {
+    let first = |summary: &Summary| summary.covers.map(|covers| covers.first);
+    new.up_to > other.up_to
+        && first(new).is_some()
+        && first(new) == first(other)
+        && replacement_of(&new.strategy) == replacement_of(&other.strategy)
 }
 
 fn is_summary(message: &ChatMessage) -> bool {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_kernel::{
-    ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Result, Role, Seq, StoredMessage,
-    Thread,
+    ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Outcome, Result, Role, Seq,
+    StoredMessage, Thread,
 };
 
 use super::flush::Mark;
@@ -16,6 +16,8 @@ use crate::compaction::{Answers, MessageMark, SummaryClaim, base_of};
 const OPERATION: &str = "session.summarize";
 /// The page size for reading messages.
 const PAGE: usize = 500;
+/// The default time limit for one summary from the model.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// The time that a claim lasts beyond the time limit of one model call.
 const CLAIM_MARGIN: Duration = Duration::from_secs(10);
 /// The largest requested size of a summary is the threshold divided by this, but not below the minimum.
@@ -50,12 +52,19 @@ pub enum OnSummaryFailure {
     Fail,
 }
 
+/// The settings of summaries, which apply to every model.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SummaryOptions {
+    pub(crate) policy: SummaryPolicy,
+    pub(crate) on_failure: OnSummaryFailure,
+    /// The time limit of one model call, if it is not the default.
+    pub(crate) timeout: Option<Duration>,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Summarizer {
     pub(crate) model: Arc<dyn LanguageModel>,
-    pub(crate) policy: SummaryPolicy,
-    pub(crate) on_failure: OnSummaryFailure,
-    pub(crate) timeout: Duration,
+    pub(crate) options: SummaryOptions,
     pub(crate) answers: Arc<Answers>,
 }
 
@@ -83,14 +92,18 @@ impl Sizes {
 impl Summarizer {
     /// Returns `true` if a failed summary is an error.
     pub(crate) fn fails(&self) -> bool {
-        self.on_failure == OnSummaryFailure::Fail
+        self.options.on_failure == OnSummaryFailure::Fail
+    }
+
+    fn timeout(&self) -> Duration {
+        self.options.timeout.unwrap_or(TIMEOUT_DEFAULT)
     }
 
     /// Returns `true` if a session in this state needs a summary: it is above the threshold, or messages
     /// would leave the window before it is.
     pub(crate) fn is_due(&self, reader: &Reader, state: &State, sizes: Sizes) -> bool {
         let held = state.summary.as_ref();
-        let allowed = self.policy == SummaryPolicy::Rolling || held.is_none();
+        let allowed = self.options.policy == SummaryPolicy::Rolling || held.is_none();
         let tokens = tokens_of_all(reader, &state.messages);
         allowed && (tokens > sizes.threshold || tokens > sizes.room(held.map_or(0, |held| held.tokens)))
     }
@@ -107,7 +120,7 @@ impl Summarizer {
         let Some(first) = split(reader, &state.messages, sizes, sizes.summary_tokens()) else {
             return Ok(None);
         };
-        let lasts = self.timeout + CLAIM_MARGIN;
+        let lasts = self.timeout() + CLAIM_MARGIN;
         let Some(mut claim) = reader.summaries.claim(thread, lasts).await? else { return Ok(None) };
         let made = async {
             let before = state.summary.as_ref().map(|held| (held.up_to, &*held.text));
@@ -127,6 +140,9 @@ impl Summarizer {
                 job.take_in_up_to(up_to, &mut claim).await?;
                 let Some(held) = &job.held else { break };
                 next = over(reader, state, sizes, held);
+                if next.is_some() {
+                    reader.summaries.renew(&mut claim).await?;
+                }
             }
             Ok(job.held)
         }
@@ -213,7 +229,7 @@ impl Job<'_> {
         let request =
             LanguageModelRequest::new(vec![ChatMessage::system(INSTRUCTIONS), ChatMessage::user(text)])
                 .with_output_tokens_max(u32::try_from(tokens_max).unwrap_or(u32::MAX));
-        let answer = tokio::time::timeout(self.summarizer.timeout, self.summarizer.model.generate(request))
+        let answer = tokio::time::timeout(self.summarizer.timeout(), self.summarizer.model.generate(request))
             .await
             .map_err(|_| {
                 Error::new(
@@ -221,6 +237,7 @@ impl Job<'_> {
                     OPERATION,
                     "the model did not respond in time; try again or raise the time limit",
                 )
+                .with_outcome(Outcome::NotApplied)
             })??;
         let text = answer.text.trim();
         if answer.role != Role::Assistant || text.is_empty() || !answer.tool_calls.is_empty() {

@@ -252,9 +252,15 @@ impl Assembler {
         for strategy in &self.strategies {
             let (name, erased) = (strategy.name(), prepared.erases_up_to);
             if strategy.effect() == StrategyEffect::None {
+                // The strategy limits a summary of the other strategies together with the messages.
+                let before = shown.take();
+                prepared.window.messages.splice(0..0, before.clone().filter(|_| headed));
                 prepared = prepared.then(&**strategy, &preparation).await?;
-                // This strategy received no summary. Unless it made one, the shown one stays.
-                shown = summary_first(&mut prepared.window.messages).or(shown);
+                shown = summary_first(&mut prepared.window.messages);
+                match covered_by(before.as_ref()) {
+                    Some(up_to) if shown.is_none() && headed => present.all_before(name, after(up_to)),
+                    _ => shown = shown.or(before.filter(|_| !headed)),
+                }
             } else {
                 prepared.window.messages.splice(0..0, shown.take());
                 prepared = prepared.then(&**strategy, &preparation).await?;
@@ -275,10 +281,7 @@ impl Assembler {
                 }
             }
             told.step(name, strategy.drops(), shown.as_ref(), &prepared.window.messages);
-            let covered = shown.as_ref().and_then(|summary| match summary.origin {
-                Origin::Summary(up_to) => Some(up_to),
-                _ => None,
-            });
+            let covered = covered_by(shown.as_ref());
             present.step(name, &prepared.window.messages, (covered, prepared.erases_up_to));
         }
         let Prepared { window, erases_up_to, summary_missing, failure, writes, .. } = prepared;
@@ -294,6 +297,14 @@ impl Assembler {
             writes,
         };
         Ok((made, shown))
+    }
+}
+
+/// Returns the last position that a summary covers.
+fn covered_by(summary: Option<&WindowMessage>) -> Option<Seq> {
+    match summary?.origin {
+        Origin::Summary(up_to) => Some(up_to),
+        _ => None,
     }
 }
 

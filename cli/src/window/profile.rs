@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use larder::compaction::{PipelineConfig, StrategyConfig};
-use larder::session::{MemoryConfig, MemoryDocument, SessionProfile};
+use larder::session::{AgentMemory, MemoryConfig, MemoryDocument, SessionProfile};
 use larder_kernel::Error;
 
 use crate::thread::printable;
@@ -16,6 +16,8 @@ pub(super) enum Profile {
     Memory { name: String, config: MemoryConfig },
     /// Strategies, in the field `pipeline`.
     Pipeline { name: String, config: PipelineConfig },
+    /// The memory of agents that share sessions.
+    Agent { name: String, memory: AgentMemory },
 }
 
 impl Profile {
@@ -28,6 +30,7 @@ impl Profile {
             MemoryDocument::Session(profile) => Self::Session { name, profile },
             MemoryDocument::Memory(config) => Self::Memory { name, config },
             MemoryDocument::Pipeline(config) => Self::Pipeline { name, config },
+            MemoryDocument::Agent(memory) => Self::Agent { name, memory },
             _ => return Err(format!("{name}: a window cannot be shown with this document")),
         })
     }
@@ -35,15 +38,18 @@ impl Profile {
     /// Returns the file's name.
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Session { name, .. } | Self::Memory { name, .. } | Self::Pipeline { name, .. } => name,
+            Self::Session { name, .. }
+            | Self::Memory { name, .. }
+            | Self::Pipeline { name, .. }
+            | Self::Agent { name, .. } => name,
         }
     }
 
     /// Refuses a token budget that the system prompt alone exceeds.
     pub(super) fn check_room(&self, prompt_tokens: u64) -> Result<(), String> {
         let (name, budgets) = match self {
-            // A session checks its budget itself, including its hints.
-            Self::Session { .. } => return Ok(()),
+            // A session checks its budget itself, including its hints. The memory of agents has none.
+            Self::Session { .. } | Self::Agent { .. } => return Ok(()),
             Self::Memory { name, config } => {
                 // 0 means that nothing is included, which is not a budget.
                 let tokens = config

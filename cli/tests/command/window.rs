@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// The documents as they are printed.
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     concat!(
         r#"{ "short_term_memory_strategy": [ { "memory_strategy_id": "max_tokens", "memory_max_tokens": "#,
         r#"8000 } ]}"#,
@@ -39,6 +39,7 @@ const DOCUMENTS: [&str; 6] = [
         r#"{ "pipeline": [ { "type": "tool_result_truncation" }, { "type": "selective_tool_call" }, { "#,
         r#""type": "sliding_window", "max_messages": 40 } ] }"#,
     ),
+    r#"{ "agent": { "memory": { "enabled": true, "limited-window": { "max-size": "156KiB" } } } }"#,
 ];
 /// Summarizes past three questions and keeps the last.
 const SUMMARIZER: &str = concat!(
@@ -174,6 +175,10 @@ fn the_steps_list_the_dropped_messages_of_each_strategy_and_nothing_is_erased() 
     let shown = place.shown(neuralyzer, &[]);
     assert_eq!(dropped(&shown, "neuralyzer").unwrap().len(), 8);
     assert_eq!(dropped(&shown, "max_tokens").unwrap().len(), 2);
+    let agents = r#"{"agent": {"memory": {"limited-window": {"max-size": 250}}}}"#;
+    assert_eq!(texts(&place.shown(agents, &[])).len(), 2);
+    let off = r#"{"agent": {"memory": {"enabled": false}}}"#;
+    assert!(texts(&place.shown(off, &[])).is_empty());
     let pipeline = concat!(
         r#"{"pipeline": [{"type": "sliding_window", "max_messages": 5}, {"type": "truncation", "#,
         r#""max_messages": 3}]}"#,

@@ -47,7 +47,13 @@ impl MemoryDocument {
 
 /// Returns the memory of agents under its path, or `None` if the document has none.
 fn agent_memory(document: &Value) -> Result<Option<AgentMemory>> {
-    for path in [&["akka", "javasdk", "agent", "memory"][..], &["agent", "memory"], &["agent.memory"]] {
+    let paths: [&[&str]; 4] = [
+        &["akka", "javasdk", "agent", "memory"],
+        &["akka.javasdk.agent.memory"],
+        &["agent", "memory"],
+        &["agent.memory"],
+    ];
+    for path in paths {
         let Some(memory) = below(document, path)? else { continue };
         let named = |error: serde_path_to_error::Error<serde_json::Error>| {
             let message = format!("{}: {}: {}", path.join("."), error.path(), error.inner());

@@ -167,6 +167,10 @@ async fn a_document_sets_the_memory_of_agents() {
         assert_eq!(window(&sessions), Some(bytes), "{memory}");
         let nested = format!(r#"{{"akka": {{"javasdk": {{"agent": {{"memory": {memory}}}}}}}}}"#);
         assert_eq!(window(&plain().configured(&nested).unwrap()), Some(bytes), "{memory}");
+        for path in ["agent.memory", "akka.javasdk.agent.memory"] {
+            let flat = format!(r#"{{"{path}": {memory}}}"#);
+            assert_eq!(window(&plain().configured(&flat).unwrap()), Some(bytes), "{flat}");
+        }
     }
     for (document, field) in [
         (r#"{"agent": {"memory": {"limited-window": {"max-size": "much"}}}}"#, "max-size"),
@@ -180,6 +184,12 @@ async fn a_document_sets_the_memory_of_agents() {
     let off = plain().configured(r#"{"agent": {"memory": {"enabled": false}}}"#).unwrap();
     let id = off.create(off.profile().clone(), "").await.unwrap();
     begin(&off, &id, "unheard").await.complete([]).await.unwrap();
+    world.history.append(&off.thread(&id), ChatMessage::user("stored")).await.unwrap();
+    let unheard = begin(&off, &id, "unheard").await;
+    let shown = off.explain_window_with(&id, vec![ChatMessage::user("unheard")]).await.unwrap();
+    let shown: Vec<_> = shown.window.messages.iter().map(|message| message.message.text()).collect();
+    assert_eq!(shown, texts(&unheard));
+    world.history.clear(&off.thread(&id)).await.unwrap();
     assert!(off.get(&id).await.unwrap().messages.is_empty());
     let asked = InferenceRequest::new([ChatMessage::user("heard")]).with_memory(Memory::On);
     off.begin(&id, asked).await.unwrap().complete([]).await.unwrap();

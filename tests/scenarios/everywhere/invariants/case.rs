@@ -29,6 +29,8 @@ pub(super) struct Case {
     /// The part of the session that the agent sees, unless it is everything.
     pub(super) memory: Option<LimitedWindow>,
     pub(super) ephemeral: Ephemeral,
+    /// `true` if the session has a time to live, which each use restarts.
+    pub(super) ttl: bool,
     /// The conversation that is stored before the first turn.
     pub(super) stored: Vec<Interaction>,
     pub(super) turns: Vec<Turn>,
@@ -75,6 +77,8 @@ pub(super) struct Turn {
     pub(super) explained: bool,
     /// `true` if the request turns the memory off.
     pub(super) forgetful: bool,
+    /// `true` if another agent reads the session and writes to it while the model works.
+    pub(super) shared: bool,
     pub(super) end: End,
 }
 
@@ -114,6 +118,7 @@ impl Case {
             hint_order: random.pick(&[HintOrder::AfterSummary, HintOrder::BeforeSummary]),
             memory: random.one_in(8).then(|| memory(random)),
             ephemeral: if random.one_in(8) { Ephemeral::LosesSession } else { Ephemeral::KeepsSession },
+            ttl: random.one_in(3),
             stored: (0..interactions).map(|_| Interaction::new(random)).collect(),
             turns: (0..2 + random.below(4)).map(|_| Turn::new(random, small)).collect(),
         }
@@ -161,6 +166,7 @@ impl Turn {
             model_fails: random.one_in(6),
             explained: random.one_in(6),
             forgetful: random.one_in(12),
+            shared: random.one_in(4),
             end,
         }
     }

@@ -9,11 +9,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use larder_agents::session::{
-    Ephemeral, Inference, InferenceRequest, Memory, OnSummaryFailure, Persisted, Persistence, Sessions,
+    Ephemeral, Inference, InferenceRequest, Memory, OnSummaryFailure, Persisted, Persistence, Session,
+    Sessions,
 };
 use larder_agents::tokens::tokens_of;
 use larder_kernel::{
-    AppendOptions, ChatMessage, Error, ErrorKind, Origin, Role, Seq, SessionId, StoredMessage, Thread, Window,
+    AppendOptions, ChatMessage, Error, ErrorKind, HistoryProviderExt, Origin, Role, Seq, SessionId,
+    StoredMessage, Thread, Window, WindowMessage,
 };
 
 use super::case::{Case, End, Turn};
@@ -91,6 +93,9 @@ fn sessions(world: &World, case: &Case) -> (Sessions, bool) {
     if let Some((policy, on_failure)) = case.summarizer {
         sessions = sessions.with_summaries(policy, on_failure, Duration::from_secs(30));
     }
+    if case.ttl {
+        sessions = sessions.with_ttl(Duration::from_secs(3_600)).unwrap();
+    }
     match document {
         Some(document) => {
             let sessions = sessions.with_knowledge(world.vectors.clone(), Arc::new(Lengths));
@@ -121,7 +126,7 @@ impl Trial<'_> {
         self.mark += 1;
         let question = ChatMessage::user(format!("m{}{}", self.mark, " word".repeat(turn.words - 1)));
         self.world.shared.fails.store(turn.model_fails, Ordering::Relaxed);
-        self.explain(turn, &question, &before).await;
+        let shown = self.explain(turn, &question, &before).await;
 
         let told = self.answers();
         let mut request = InferenceRequest::new([question.clone()]).with_persistence(turn.persistence);
@@ -146,6 +151,9 @@ impl Trial<'_> {
             return;
         }
         self.check_window(&inference, &before, &question);
+        if let Some(shown) = shown {
+            assert_eq!(shown, outline(inference.window()), "the explanation shows another window");
+        }
         if turn.persistence == Persistence::Ephemeral {
             assert_eq!(self.answers(), told, "EPHEMERAL asked the model");
         }
@@ -157,22 +165,28 @@ impl Trial<'_> {
         self.complete(turn, &inference, before).await;
     }
 
-    /// Explains the window, which fails if `begin` fails.
-    async fn explain(&self, turn: &Turn, question: &ChatMessage, before: &Snapshot) {
+    /// Explains the window, which fails if `begin` fails. Returns the window that `begin` must make.
+    async fn explain(&self, turn: &Turn, question: &ChatMessage, before: &Snapshot) -> Option<Vec<Outline>> {
         let told = self.answers();
-        let _ = self.sessions.explain_window_with(&self.id, vec![question.clone()]).await;
+        let plain = self.sessions.explain_window_with(&self.id, vec![question.clone()]).await;
         assert_eq!((&self.snapshot().await, self.answers()), (before, told), "explain wrote");
+        let mut asking = None;
         if turn.explained {
-            let _ = self.sessions.explain_window_asking(&self.id, vec![question.clone()]).await;
+            let asked = self.sessions.explain_window_asking(&self.id, vec![question.clone()]).await;
             assert_eq!(self.snapshot().await, *before, "an explanation that asks wrote");
+            asking = asked.ok().filter(|_| !turn.model_fails);
         }
+        let shown = if turn.persistence == Persistence::Ephemeral { plain.ok() } else { asking };
+        shown.map(|shown| outline(&shown.window))
     }
 
     /// Checks the error of a `begin`.
     async fn failed(&mut self, turn: &Turn, error: &Error, before: &Snapshot, told: usize) {
         assert_eq!(self.snapshot().await, *before, "a failed begin wrote");
         let may_fail = matches!(self.case.summarizer, Some((_, OnSummaryFailure::Fail)));
-        if error.kind() == ErrorKind::Unavailable && turn.model_fails && may_fail {
+        // The model is away, or its summary is longer than the messages.
+        let away = error.kind() == ErrorKind::Unavailable && turn.model_fails;
+        if may_fail && (away || error.kind() == ErrorKind::Unexpected) {
             return;
         }
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
@@ -231,7 +245,31 @@ impl Trial<'_> {
         }
     }
 
+    /// Reads the session, which changes nothing.
+    async fn get(&self) -> Session {
+        let before = self.snapshot().await;
+        let session = self.sessions.get(&self.id).await.unwrap();
+        assert_eq!(self.snapshot().await, before, "a read wrote");
+        session
+    }
+
+    /// Lets another agent read the session, which restarts its time to live, and write to it. Returns the
+    /// mark of its message.
+    async fn share(&mut self) -> usize {
+        self.get().await;
+        self.mark += 1;
+        let message = ChatMessage::user(format!("m{}", self.mark));
+        self.world.history.append(&self.thread, message).await.unwrap();
+        self.mark
+    }
+
     async fn complete(&mut self, turn: &Turn, inference: &Inference, before: Snapshot) {
+        let asked = self.mark;
+        let arrived = match turn.shared {
+            true => Some(self.share().await),
+            false => None,
+        };
+        let shared = self.snapshot().await;
         self.mark += 1;
         let answer = ChatMessage::assistant(format!("m{}", self.mark));
         if let End::Retried(polls) = turn.end {
@@ -249,15 +287,33 @@ impl Trial<'_> {
         }
         if ephemeral || !self.writes {
             assert_eq!(persisted, Persisted::Nothing);
-            assert_eq!(after, before, "a turn that stores nothing wrote");
+            assert_eq!(after, shared, "a turn that stores nothing wrote");
             return;
         }
-        self.check_stored(turn, inference, &before, &after);
+        self.check_stored(turn, inference, (&before, &after), (asked, arrived));
+        self.check_summary(inference).await;
     }
 
-    fn check_stored(&mut self, turn: &Turn, inference: &Inference, before: &Snapshot, after: &Snapshot) {
-        let stored: Vec<usize> = after.messages.iter().filter_map(said).collect();
-        assert_eq!(stored.last_chunk(), Some(&[self.mark - 1, self.mark]), "the turn is not stored");
+    /// Checks that the summary in the window, which a model was paid for, is stored.
+    async fn check_summary(&self, inference: &Inference) {
+        let (_, told) = summary_of(inference.window());
+        let kept = self.get().await.summary.map_or_else(BTreeSet::new, |summary| marks(&summary));
+        assert!(told.is_subset(&kept), "the summary of {told:?} was shown, and that of {kept:?} is stored");
+    }
+
+    fn check_stored(
+        &mut self,
+        turn: &Turn,
+        inference: &Inference,
+        (before, after): (&Snapshot, &Snapshot),
+        (asked, arrived): (usize, Option<usize>),
+    ) {
+        let mut stored: Vec<usize> = after.messages.iter().filter_map(said).collect();
+        if let Some(arrived) = arrived {
+            let place = stored.iter().rposition(|mark| *mark == arrived);
+            stored.remove(place.expect("the message of the other agent is stored"));
+        }
+        assert_eq!(stored.last_chunk(), Some(&[asked, self.mark]), "the turn is not stored");
         let distinct: BTreeSet<usize> = stored.iter().copied().collect();
         assert_eq!(distinct.len(), stored.len(), "a message is stored twice: {stored:?}");
         let shown = shown(inference.window());
@@ -314,6 +370,16 @@ fn kept_from(messages: &[StoredMessage], keeps: usize) -> usize {
         starts.insert(0, 0);
     }
     starts.get(starts.len().saturating_sub(keeps)).copied().unwrap_or(messages.len())
+}
+
+/// A message of a window: its origin, its text, and the numbers of its calls and results.
+type Outline = (Origin, String, usize, usize);
+
+fn outline(window: &Window) -> Vec<Outline> {
+    let of = |WindowMessage { origin, message, .. }: &WindowMessage| {
+        (*origin, message.text.clone(), message.tool_calls.len(), message.tool_results.len())
+    };
+    window.messages.iter().map(of).collect()
 }
 
 fn texts(window: &Window) -> Vec<&str> {

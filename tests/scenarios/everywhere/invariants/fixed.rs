@@ -71,6 +71,55 @@ pub(crate) async fn a_turn_is_stored_in_a_thread_of_any_length(backend: &Backend
     }
 }
 
+/// Proves: ALQ-4, ALQ-5, ALQ-6, ALQ-7
+pub(crate) async fn a_long_thread_loses_only_what_its_strategies_and_its_persistence_say(backend: &Backend) {
+    let long = if backend.name() == "memory" { 100_000 } else { 3_000 };
+    // A replacement takes at most 1,000 messages, so the longer threads keep more.
+    for (count, keep) in [(1_001, 300), (long, 600)] {
+        for (long_term, short_term) in
+            [("neuralyzer", false), ("summarizer", false), ("summarizer", true), ("", true)]
+        {
+            let strategy = format!(
+                r#"{{"long_term_memory_id": "{long_term}", "interaction_threshold_qty": 9,
+                    "interaction_keep": {keep}}}"#
+            );
+            let long_terms = if long_term.is_empty() { "" } else { &*strategy };
+            let short = r#"{"memory_strategy_id": "max_tokens", "memory_max_tokens": 700}"#;
+            let document = format!(
+                r#"{{"long_term_memory_strategy": [{long_terms}], "short_term_memory_strategy": [{}]}}"#,
+                if short_term { short } else { "" }
+            );
+            for persistence in [Persistence::Incremental, Persistence::Flush, Persistence::Ephemeral] {
+                let told = format!("{count} {document} {persistence:?}");
+                let world = World::new(backend).await;
+                let sessions = sessions(&world, &[]).with_summarizer(world.model());
+                let sessions = sessions.configured(&document).unwrap();
+                let id = with_messages(&world, &sessions, count).await;
+                turn(&sessions, &id, persistence).await;
+                turn(&sessions, &id, persistence).await;
+                let session = sessions.get(&id).await.unwrap();
+                let texts: Vec<_> = session.messages.iter().map(|stored| stored.text()).collect();
+                if persistence == Persistence::Ephemeral {
+                    assert_eq!((texts.len(), session.summary), (count, None), "{told}");
+                    continue;
+                }
+                let (kept, turns) = texts.split_at(texts.len() - 4);
+                assert_eq!(turns, ["new", "newer", "new", "newer"], "{told}");
+                let kept: Vec<usize> = kept.iter().filter_map(|text| text[1..].parse().ok()).collect();
+                assert!(kept.windows(2).all(|pair| pair[1] == pair[0] + 1), "{told}: a gap");
+                assert_eq!(kept.last(), Some(&count), "{told}");
+                let erases = long_term == "neuralyzer" || persistence == Persistence::Flush;
+                assert_eq!(kept[0] == 1, !erases, "{told}: {}", kept[0]);
+                if long_term == "summarizer" && !short_term {
+                    let summary = session.summary.unwrap();
+                    let up_to: usize = summary.rsplit('m').next().unwrap().parse().unwrap();
+                    assert!(summary.contains("m1,") && kept[0] <= up_to + 1, "{told}: a gap after {up_to}");
+                }
+            }
+        }
+    }
+}
+
 /// Proves: ALQ-4, ALQ-7
 pub(crate) async fn a_flush_keeps_the_summary_of_a_long_thread(backend: &Backend) {
     for keep in [0, 700] {

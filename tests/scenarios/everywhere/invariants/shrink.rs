@@ -93,6 +93,9 @@ fn settings(case: &Case, with: &mut impl FnMut(&dyn Fn(&mut Case))) {
     if case.hint_order != HintOrder::AfterSummary {
         with(&|case| case.hint_order = HintOrder::AfterSummary);
     }
+    if case.ttl {
+        with(&|case| case.ttl = false);
+    }
     if case.ephemeral != Ephemeral::KeepsSession {
         with(&|case| case.ephemeral = Ephemeral::KeepsSession);
     }
@@ -109,6 +112,7 @@ fn turns(turn: &Turn) -> Vec<Turn> {
     };
     with(turn.explained, &|turn| turn.explained = false);
     with(turn.forgetful, &|turn| turn.forgetful = false);
+    with(turn.shared, &|turn| turn.shared = false);
     with(turn.model_fails, &|turn| turn.model_fails = false);
     with(turn.end != End::Completed, &|turn| turn.end = End::Completed);
     with(turn.persistence != Persistence::Incremental, &|turn| turn.persistence = Persistence::Incremental);
