@@ -36,6 +36,8 @@ pub use vectors::Vectors;
 #[cfg(feature = "toolkit")]
 pub use larder_agents::{compaction, context, model, scope, session, tokens, transcript, workflow};
 pub use larder_agents::{layers, storage as memory, transfer};
+#[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
+pub use larder_capabilities::FilePermissions;
 #[cfg(feature = "age")]
 pub use larder_capabilities::age;
 #[cfg(all(feature = "fs", unix))]

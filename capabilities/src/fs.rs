@@ -10,11 +10,14 @@ mod blob;
 mod blocking;
 mod buffer_pool;
 mod config;
+mod create;
 pub(crate) mod diagnose;
 mod driver;
 mod engine;
+mod failure;
 mod format;
 mod layout;
+mod locks;
 
 pub use blob::FsBlobStore;
 pub use config::FsConfig;

@@ -20,6 +20,8 @@ mod change_log;
 pub mod diagnose;
 pub mod driver;
 mod drivers;
+#[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
+mod files;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod follow;
 #[cfg(any(
@@ -48,6 +50,8 @@ mod secret;
 pub mod sqlite;
 
 pub use drivers::{drivers, feature_of};
+#[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
+pub use files::FilePermissions;
 pub use memory::MemoryDriver;
 pub use secret::redact_url;
 

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use larder_capabilities::sqlite::{Sqlite, SqliteConfig, SqliteHistoryProvider, Synchronous};
 use larder_kernel::{
-    AppendOptions, ChatMessage, HistoryEventKind, HistoryProvider, Namespace, Seq, StoredMessage, Thread,
+    AppendOptions, ChatMessage, ErrorKind, HistoryEventKind, HistoryProvider, Namespace, Outcome, Seq,
+    StoredMessage, Thread,
 };
 use tempfile::TempDir;
 
@@ -214,4 +215,129 @@ async fn a_subscriber_receives_the_appends_of_another_process_once_and_in_order(
     let event = tokio::time::timeout(PATIENCE, events.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(event.seq, Seq::new(expected_seq + 1));
     assert!(matches!(event.kind, HistoryEventKind::Cleared { removed: 1_000 }));
+}
+
+/// The other process holds the lock of the database and is frozen, as by SIGSTOP or a paused container.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_writer_costs_the_others_their_time_limit_and_no_thread() {
+    const TEST: &str = "a_frozen_writer_costs_the_others_their_time_limit_and_no_thread";
+    const BUSY_TIMEOUT: Duration = Duration::from_millis(300);
+    if let Some((role, folder)) = part() {
+        let connection = rusqlite::Connection::open(folder.join("larder.db")).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        make_sign(&folder, &role);
+        std::thread::sleep(PATIENCE);
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let config = SqliteConfig::new(folder.path().join("larder.db")).with_busy_timeout(BUSY_TIMEOUT);
+    let sqlite = Sqlite::open(config.clone()).await.unwrap();
+    let history = sqlite.history(Namespace::new("n").unwrap());
+    let thread = Thread::new("agent", "session").unwrap();
+    let append = || history.append_many(&thread, vec![ChatMessage::user("late")], AppendOptions::default());
+    append().await.unwrap();
+    let holder = Other::start(TEST, "holder", folder.path());
+    wait_for(&folder.path().join("holder")).await;
+    assert!(Command::new("kill").args(["-STOP", &holder.0.id().to_string()]).status().unwrap().success());
+    let begun = Instant::now();
+    let error = append().await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::NotApplied), "{error}");
+    assert!(begun.elapsed() >= BUSY_TIMEOUT && begun.elapsed() < PATIENCE / 10, "{:?}", begun.elapsed());
+    let given_up = futures_util::future::join_all((0..600).map(|_| append()));
+    assert!(tokio::time::timeout(BUSY_TIMEOUT / 3, given_up).await.is_err());
+    let unrelated = tokio::time::timeout(Duration::from_secs(10), tokio::task::spawn_blocking(|| 1));
+    assert_eq!(unrelated.await.expect("no thread is left for unrelated work").unwrap(), 1);
+    assert_eq!(read_all(&history, &thread).await.len(), 1, "a read needs no lock");
+    assert!(Sqlite::open(config).await.is_ok(), "opening an existing database needs no lock");
+    drop(holder);
+    append().await.unwrap();
+    assert_eq!(read_all(&history, &thread).await.len(), 2);
+}
+
+/// Returns the time since the epoch, which the processes of a machine share.
+fn now() -> Duration {
+    std::time::UNIX_EPOCH.elapsed().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_of_another_process_reaches_a_subscriber_within_milliseconds() {
+    const TEST: &str = "a_commit_of_another_process_reaches_a_subscriber_within_milliseconds";
+    const APPENDS: u64 = 101;
+    // The target is 5 ms; a poll of 50 ms has a median of 25. The machine may be busy.
+    const MEDIAN_MAX: Duration = Duration::from_millis(15);
+    if let Some((role, folder)) = part() {
+        let (_sqlite, history, thread) = open(&folder).await;
+        make_sign(&folder, &role);
+        let mut acknowledged = Vec::new();
+        for number in 0..APPENDS {
+            tokio::time::sleep(Duration::from_millis(20 + number * 7 % 40)).await;
+            let message = vec![ChatMessage::user("now")];
+            history.append_many(&thread, message, AppendOptions::default()).await.unwrap();
+            acknowledged.push(now().as_nanos().to_string());
+        }
+        std::fs::write(folder.join("times"), acknowledged.join("\n")).unwrap();
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let (_sqlite, history, thread) = open(folder.path()).await;
+    let mut events = history.subscribe(&thread, Seq::ZERO).await.unwrap();
+    let mut writer = Other::start(TEST, "writer", folder.path());
+    let mut received = Vec::new();
+    for _ in 0..APPENDS {
+        tokio::time::timeout(PATIENCE, events.next()).await.expect("an event is lost").unwrap().unwrap();
+        received.push(now());
+    }
+    assert!(writer.wait().success());
+    let times = std::fs::read_to_string(folder.path().join("times")).unwrap();
+    let acknowledged = times.lines().map(|nanos| Duration::from_nanos(nanos.parse().unwrap()));
+    let mut waits: Vec<Duration> =
+        received.iter().zip(acknowledged).map(|(at, since)| at.saturating_sub(since)).collect();
+    waits.sort_unstable();
+    let (median, last) = (waits[waits.len() / 2], waits[waits.len() - 1]);
+    println!("a commit of another process was seen after {median:?} (median), {last:?} (maximum)");
+    assert!(median <= MEDIAN_MAX, "{waits:?}");
+}
+
+/// Returns the processor time of this process.
+#[cfg(target_os = "linux")]
+fn processor_time() -> Duration {
+    // The first number is the time on a processor in nanoseconds, of each thread.
+    let of_thread = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap_or_default();
+        text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+    };
+    Duration::from_nanos(std::fs::read_dir("/proc/self/task").unwrap().map(of_thread).sum())
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_subscriptions_cost_less_than_a_hundredth_of_a_core() {
+    const TEST: &str = "idle_subscriptions_cost_less_than_a_hundredth_of_a_core";
+    const WHILE: Duration = Duration::from_secs(5);
+    if let Some((role, folder)) = part() {
+        let (_sqlite, history, _) = open(&folder).await;
+        let mut events = Vec::new();
+        for number in 0..1_000 {
+            let thread = Thread::new("agent", format!("session-{number}")).unwrap();
+            let mut of_thread = history.subscribe(&thread, Seq::ZERO).await.unwrap();
+            // The first poll reads the log.
+            assert!(futures_util::FutureExt::now_or_never(of_thread.next()).is_none());
+            events.push(tokio::spawn(async move { of_thread.next().await.is_some() }));
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let before = processor_time();
+        tokio::time::sleep(WHILE).await;
+        let used = processor_time().saturating_sub(before);
+        std::fs::write(folder.join(role), format!("{}", used.as_micros())).unwrap();
+        assert!(events.iter().all(|event| !event.is_finished()));
+        std::process::exit(0);
+    }
+    let folder = TempDir::new().unwrap();
+    assert!(Other::start(TEST, "idle", folder.path()).wait().success());
+    let used = std::fs::read_to_string(folder.path().join("idle")).unwrap();
+    let used = Duration::from_micros(used.parse().unwrap());
+    println!("1,000 idle subscriptions used {used:?} of {WHILE:?}");
+    assert!(used <= WHILE / 100, "{used:?}");
 }

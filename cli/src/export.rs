@@ -94,16 +94,16 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}", printable(&path.display().to_string()))
 }
 
-/// Creates a temporary file in the same folder, with the permissions of a new file.
+/// Creates a temporary file in the same folder. Only this account can read it, unless it replaces a file:
+/// then it gets the permissions of that file.
 pub(crate) fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
+    let file = tempfile::Builder::new().prefix(".larder-").tempfile_in(folder)?;
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    if let Ok(replaced) = std::fs::metadata(path) {
+        file.as_file().set_permissions(replaced.permissions())?;
     }
-    builder.prefix(".larder-").tempfile_in(folder)
+    Ok(file)
 }
 
 /// Writes the thread page by page and returns the number of messages.
@@ -125,4 +125,24 @@ async fn write(history: &Arc<dyn HistoryProvider>, thread: &Thread, to: impl Wri
     }
     to.flush()?;
     Ok(messages)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_private_and_a_replaced_one_keeps_its_mode() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (new, old) = (folder.path().join("new"), folder.path().join("old"));
+        std::fs::write(&old, "").unwrap();
+        std::fs::set_permissions(&old, Permissions::from_mode(0o664)).unwrap();
+        for (path, mode) in [(new, 0o600), (old, 0o664)] {
+            beside(&path).unwrap().persist(&path).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
+    }
 }

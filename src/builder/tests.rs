@@ -63,7 +63,14 @@ fn a_malformed_path_of_a_folder_is_refused() {
         ("file:", "has an empty path; write `file:./path` or `file:///absolute/path`"),
         ("file://", "has an empty path; write `file:./path` or `file:///absolute/path`"),
         ("file://var/blobs", "names a host; write `file:./path` or `file:///absolute/path`"),
-        ("file:./a?x=1", "has an unknown query parameter `x`; `file:` takes none"),
+        (
+            "file:./a?x=1",
+            "has an unknown query parameter `x`; `file:` takes `busy_timeout_ms` and `permissions`",
+        ),
+        (
+            "file:./a?busy_timeout_ms=soon",
+            "has a `busy_timeout_ms` that is not a number from 0 to 2147483647",
+        ),
         ("file:./a?x=1&x=2", "contains a query parameter twice; remove one of them"),
         ("file:./a%2", "has a `%` in its path without two hexadecimal digits after it; write `%` as `%25`"),
         ("file:./a%00", "has a NUL character in its path; remove it"),
@@ -87,7 +94,7 @@ fn a_malformed_path_of_a_folder_is_refused() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
-    for url in ["sqlite:///var/a.db?busy_timeout_ms=250&synchronous=normal", "sqlite:./a.db?synchronous=full"]
+    for url in ["sqlite:///var/a.db?busy_timeout_ms=250&synchronous=normal", "sqlite:./a.db?permissions=0660"]
     {
         assert!(Registry::default().read(url).is_ok(), "{url}");
     }
@@ -111,7 +118,8 @@ fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
         ),
         (
             "sqlite:a.db?mode=ro",
-            "has an unknown query parameter `mode`; `sqlite:` takes `synchronous` and `busy_timeout_ms`",
+            "has an unknown query parameter `mode`; `sqlite:` takes `synchronous`, `busy_timeout_ms` and \
+             `permissions`",
         ),
     ] {
         assert_eq!(refused(url).message(), message, "{url}");

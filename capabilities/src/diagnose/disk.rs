@@ -8,11 +8,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Check, Findings};
+use crate::files::identity;
 
 const KIND: &str = "the stores rely on locks, flushes and renames";
 const ROOM: &str = "on a full disk every write fails";
 const FLUSH: &str =
     "an acknowledged write survives a power loss only if flushing works, and each write waits for a flush";
+const IDENTITY: &str = "a write to a file that was moved, replaced or removed is an error, not a loss";
 const RIGHTS: &str = "every account that can read the files can read the stored data, and every account that \
                       can write them can change it";
 /// Free space below which a write of the usual size may fail.
@@ -106,9 +108,8 @@ pub(crate) fn rights(path: &Path) -> io::Result<Check> {
     Ok(if mode & 0o002 != 0 {
         Check::fail("permissions", seen, RIGHTS, "remove the write permission of other accounts: `chmod o-w`")
     } else if mode & 0o004 != 0 {
-        let advice = "remove the permissions of other accounts: `chmod o=`, and set a umask such as 0077 for \
-                      the \
-             program";
+        let advice = "remove the permissions of other accounts: `chmod o=`; new files get 0600, or what \
+                      `permissions` in the URL says";
         Check::warn(
             "permissions",
             format!("{seen}: every account of this machine can read it"),
@@ -123,6 +124,32 @@ pub(crate) fn rights(path: &Path) -> io::Result<Check> {
 #[cfg(not(unix))]
 pub(crate) fn rights(_path: &Path) -> io::Result<Check> {
     Ok(Check::ok("permissions", "not checked on this system", RIGHTS))
+}
+
+/// Returns the check of a place where a power failure loses flushed data.
+pub(crate) fn volatile(why: &'static str) -> Check {
+    let advice =
+        "keep the files on a disk whose flushes are on: this file system is in memory or does not flush";
+    Check::warn("durability", "kill -9, not power loss: the file system is volatile", why, advice)
+}
+
+/// Checks that an open file can be found to have moved.
+pub(crate) fn identities(path: &Path) -> Check {
+    const NAME: &str = "identity";
+    if cfg!(unix) {
+        return match (identity(path), identity(path)) {
+            (Some(first), Some(second)) if first == second => {
+                Check::ok(NAME, "the file system numbers its files", IDENTITY)
+            }
+            _ => {
+                let advice =
+                    "keep the files on another file system, and do not move them while they are open";
+                Check::warn(NAME, "the file system does not number its files", IDENTITY, advice)
+            }
+        };
+    }
+    let seen = "this system has no file numbers; it does not let a program move or remove open files";
+    Check::ok(NAME, seen, IDENTITY)
 }
 
 /// Writes, flushes and removes a small file in the folder.

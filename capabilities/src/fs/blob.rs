@@ -19,14 +19,16 @@ use larder_kernel::{
     Capabilities, Capability, Error, ErrorKind, Namespace, Outcome, PresignRequest, PresignedUrl, Result,
 };
 
-use super::blocking::{blocking, cancellation};
+use super::blocking::blocking;
 use super::config::FsConfig;
-use super::engine::{Engine, failed};
+use super::engine::Engine;
+use super::failure::failed;
 use super::format::FORMAT;
 
 /// A [`BlobStore`] over a folder.
 ///
-/// Needs a Tokio runtime: the store accesses the file system on its blocking pool.
+/// Needs a Tokio runtime with a timer (`enable_time`): the store accesses the file system on its blocking
+/// pool, and limits waits for locks.
 ///
 /// ```
 /// use larder_capabilities::fs::{FsBlobStore, FsConfig};
@@ -69,7 +71,7 @@ impl FsBlobStore {
             return Err(Error::invalid(OPERATION, "root", "is empty; name a folder"));
         }
         let engine = blocking(OPERATION, move || {
-            let opened = Engine::open(&config.root, format);
+            let opened = Engine::open(&config, format);
             opened.map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?
         })
         .await?;
@@ -104,10 +106,7 @@ store! {
     capabilities: store.capabilities.clone(),
     options: [BlobContentType, BlobMetadata, BlobRange, PresignContentType],
     erase: {
-        let (_waiting, cancelled) = cancellation();
-        store
-            .step("blobs.erase", move |engine, namespace| write::erase(&engine, &namespace, &cancelled))
-            .await
+        write::erase(Arc::clone(&store.engine), store.namespace.clone()).await
     },
 }
 
@@ -135,19 +134,12 @@ impl BlobStore for FsBlobStore {
     }
 
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
-        let (source, target) = (source.clone(), target.clone());
-        let (_waiting, cancelled) = cancellation();
-        let copy = move |engine, namespace| write::copy(engine, namespace, &source, target, cancelled);
-        self.step("blobs.copy", copy).await
+        let (engine, namespace) = (Arc::clone(&self.engine), self.namespace.clone());
+        write::copy(engine, namespace, source.clone(), target.clone()).await
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
-        let key = key.clone();
-        let (_waiting, cancelled) = cancellation();
-        self.step("blobs.delete", move |engine, namespace| {
-            write::delete(&engine, &namespace, &key, &cancelled)
-        })
-        .await
+        write::delete(Arc::clone(&self.engine), self.namespace.clone(), key).await
     }
 
     async fn presign(&self, _key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {

@@ -1,8 +1,11 @@
 //! The configuration of the file store.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::files::{BUSY_TIMEOUT_DEFAULT, FilePermissions, busy_timeout_default, millis};
 
 /// Options of [`FsBlobStore`](super::FsBlobStore).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,12 +15,34 @@ pub struct FsConfig {
     /// The folder that holds every namespace. It is created if it is missing, and nothing outside it is ever
     /// touched. The whole folder must be on one file system.
     pub root: PathBuf,
+    /// The time limit of a call that waits for a lock of another call or another process. After it the call
+    /// fails with `Timeout`, and nothing is written.
+    #[serde(default = "busy_timeout_default", rename = "busy_timeout_ms", with = "millis")]
+    pub busy_timeout: Duration,
+    /// The permissions of new files and folders.
+    #[serde(default)]
+    pub permissions: FilePermissions,
 }
 
 impl FsConfig {
     /// Keeps the files under `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        let (busy_timeout, permissions) = (BUSY_TIMEOUT_DEFAULT, FilePermissions::default());
+        Self { root: root.into(), busy_timeout, permissions }
+    }
+
+    /// Sets how long a call waits for a lock of another call or another process.
+    #[must_use]
+    pub fn with_busy_timeout(mut self, busy_timeout: Duration) -> Self {
+        self.busy_timeout = busy_timeout;
+        self
+    }
+
+    /// Sets the permissions of new files and folders.
+    #[must_use]
+    pub fn with_permissions(mut self, permissions: FilePermissions) -> Self {
+        self.permissions = permissions;
+        self
     }
 }

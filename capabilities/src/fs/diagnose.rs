@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::config::FsConfig;
 use super::format::{self, FORMAT};
 use crate::diagnose::{Check, Findings, disk, round_trip};
+use crate::files::is_volatile;
 
 const THERE: &str = "this folder contains all data";
 const WRITABLE: &str = "the stores write to the folder";
@@ -60,9 +61,14 @@ fn look(root: &Path, findings: &Findings) {
         findings.add(check);
     }
     disk::file_system(root, findings);
+    findings.add(disk::identities(root));
     let survives = "power loss if the disk flushes: each blob and its folders are flushed before the write \
                     is acknowledged";
-    findings.add(Check::ok("durability", survives, DURABLE));
+    findings.add(if is_volatile(root) {
+        disk::volatile(DURABLE)
+    } else {
+        Check::ok("durability", survives, DURABLE)
+    });
     leftovers(root, findings);
     let reads = (0..READS).filter_map(|_| {
         let begun = Instant::now();

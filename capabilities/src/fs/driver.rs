@@ -8,8 +8,12 @@ use larder_kernel::{Contract, Namespace, Result, StoreSet};
 use super::{FsBlobStore, FsConfig};
 use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest};
+use crate::files::{BUSY_TIMEOUT_MS_MAX, FilePermissions};
 
 /// Opens `file:./blobs` and `file:///var/blobs`.
+///
+/// `busy_timeout_ms=` limits the wait for a lock of another process. `permissions=0660` also gives the group
+/// access to new files and folders.
 #[derive(Debug, Clone, Copy)]
 pub struct FsDriver;
 
@@ -26,12 +30,22 @@ impl Driver for FsDriver {
         &[Contract::Blobs]
     }
 
+    fn parameters(&self) -> &'static [&'static str] {
+        &["busy_timeout_ms", "permissions"]
+    }
+
     fn sharing(&self) -> Sharing {
         Sharing::Machine
     }
 
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {
-        Ok(Box::new(FsConfig::new(url.path()?)))
+        let config = FsConfig::new(url.path()?);
+        let config = match url.millis("busy_timeout_ms", BUSY_TIMEOUT_MS_MAX)? {
+            None => config,
+            Some(timeout) => config.with_busy_timeout(timeout),
+        };
+        let permissions = FilePermissions::of_url(url)?.unwrap_or_default();
+        Ok(Box::new(config.with_permissions(permissions)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The root folder: access below it without leaving it, locks, temporary files and the trash.
+//! The root folder: access below it without leaving it, temporary files and the trash.
 //!
 //! Every step is relative to an open folder and rejects symbolic links. So no name and no link planted in the
 //! folder can lead out of it. All functions block; callers run them on the blocking pool.
@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,52 +17,48 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::buffer_pool::BufferPool;
+use super::config::FsConfig;
+use super::create::{FOLDER_FLAGS, create_file, make_folder, make_root};
 use super::format;
-use super::layout::stable_hash;
+use super::locks::Locks;
+use crate::files::{FilePermissions, Identity, identity, is_volatile};
 
-const LOCKS: u64 = 64;
 /// The age from which an unlocked temporary file counts as the leftover of an ended process.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
-const FOLDER_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The open root and the store's internal folders in it.
 pub(crate) struct Engine {
     root: OwnedFd,
-    locks: OwnedFd,
+    locks: Arc<Locks>,
     temporary: OwnedFd,
     trash: OwnedFd,
+    permissions: FilePermissions,
+    durability: Durability,
+    /// The paths that must lead to the open folders, and the identities of these.
+    place: [(PathBuf, Option<Identity>); 2],
     buffers: Arc<BufferPool>,
-}
-
-/// The mode of a lock: shared with other holders, or exclusive.
-#[derive(Clone, Copy)]
-pub(crate) enum LockMode {
-    Shared,
-    Exclusive,
-}
-
-/// A lock that excludes other tasks and other processes until it is dropped.
-pub(crate) struct LockGuard {
-    _files: Vec<File>,
 }
 
 impl Engine {
     /// Opens the root, creates it if it is missing, and removes the leftovers of ended processes. Rejects a
     /// folder of another format before any change.
-    pub(crate) fn open(root: &Path, format: i64) -> io::Result<Result<Self, Error>> {
-        make_root(root)?;
+    pub(crate) fn open(config: &FsConfig, format: i64) -> io::Result<Result<Self, Error>> {
+        let permissions = config.permissions;
+        make_root(&config.root, permissions)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(root, flags, Mode::empty())?;
-        let own = make_folder(root.as_fd(), ".larder")?;
+        let root = rustix::fs::open(&config.root, flags, Mode::empty())?;
+        let own = make_folder(root.as_fd(), ".larder", permissions)?;
         let has_number = match format::check(own.as_fd(), format)? {
             Ok(has_number) => has_number,
             Err(error) => return Ok(Err(error)),
         };
         let engine = Self {
-            locks: make_folder(own.as_fd(), "locks")?,
-            temporary: make_folder(own.as_fd(), "tmp")?,
-            trash: make_folder(own.as_fd(), "trash")?,
+            locks: Arc::new(Locks::new(make_folder(own.as_fd(), "locks", permissions)?, config)),
+            permissions,
+            durability: if is_volatile(&config.root) { Durability::Process } else { Durability::Power },
+            place: place(&config.root)?,
+            temporary: make_folder(own.as_fd(), "tmp", permissions)?,
+            trash: make_folder(own.as_fd(), "trash", permissions)?,
             root,
             buffers: Arc::default(),
         };
@@ -79,6 +75,11 @@ impl Engine {
         Ok(Ok(engine))
     }
 
+    /// Returns the locks of namespaces and folders.
+    pub(crate) fn locks(&self) -> &Arc<Locks> {
+        &self.locks
+    }
+
     /// Returns the buffers for reads of blobs.
     pub(crate) fn buffers(&self) -> &Arc<BufferPool> {
         &self.buffers
@@ -86,16 +87,18 @@ impl Engine {
 
     /// Returns which failures a flushed write survives on this file system.
     pub(crate) fn durability(&self) -> Durability {
-        #[cfg(target_os = "linux")]
-        {
-            const TMPFS: u64 = 0x0102_1994;
-            const RAMFS: u64 = 0x8584_58f6;
-            let magic = rustix::fs::fstatfs(&self.root).map(|stat| u64::try_from(stat.f_type).unwrap_or(0));
-            if matches!(magic, Ok(TMPFS | RAMFS)) {
-                return Durability::Process;
-            }
+        self.durability
+    }
+
+    /// Rejects a write if the path of the root no longer leads to the folder that was opened, or the path of
+    /// the locks to other locks than those of this process.
+    pub(crate) fn check_place(&self, operation: &'static str, outcome: Outcome) -> Result<(), Error> {
+        if self.place.iter().all(|(path, opened)| identity(path) == *opened) {
+            return Ok(());
         }
-        Durability::Power
+        let message =
+            "the folder was moved, replaced or removed while it was open; put it back, or open it again";
+        Err(Error::new(ErrorKind::Unavailable, operation, message).with_outcome(outcome))
     }
 
     /// Opens a folder below the root.
@@ -111,7 +114,7 @@ impl Engine {
     pub(crate) fn make_folders(&self, names: &[String]) -> io::Result<OwnedFd> {
         let mut folder = self.root.try_clone()?;
         for name in names {
-            folder = make_folder(folder.as_fd(), name)?;
+            folder = make_folder(folder.as_fd(), name, self.permissions)?;
         }
         Ok(folder)
     }
@@ -143,42 +146,12 @@ impl Engine {
         }
     }
 
-    /// Locks a namespace: shared for writes, exclusive for an erasure.
-    pub(crate) fn lock_namespace(&self, namespace: &str, mode: LockMode) -> io::Result<LockGuard> {
-        let name = format!("n{:02x}", stable_hash([namespace]) % LOCKS);
-        Ok(LockGuard { _files: vec![self.lock(&name, mode)?] })
-    }
-
-    /// Locks a folder: exclusive for writes, shared for a listing that reads it.
-    pub(crate) fn lock_folder(&self, names: &[String], mode: LockMode) -> io::Result<LockGuard> {
-        let name = format!("f{:02x}", stable_hash(names.iter().map(String::as_str)) % LOCKS);
-        Ok(LockGuard { _files: vec![self.lock(&name, mode)?] })
-    }
-
-    fn lock(&self, name: &str, mode: LockMode) -> io::Result<File> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(&self.locks, name, flags, file_mode())?);
-        loop {
-            let locked = match mode {
-                LockMode::Shared => file.lock_shared(),
-                LockMode::Exclusive => file.lock(),
-            };
-            match locked {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-                Ok(()) => return Ok(file),
-            }
-        }
-    }
-
     /// Creates a temporary file and locks it, so that no process removes it as a leftover.
     pub(crate) fn temporary(&self) -> io::Result<(File, String)> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = unique();
-            match rustix::fs::openat(&self.temporary, name.as_str(), flags, file_mode()) {
+            match create_file(self.temporary.as_fd(), &name, self.permissions) {
                 Ok(file) => {
-                    let file = File::from(file);
                     file.try_lock().map_err(io::Error::from)?;
                     return Ok((file, name));
                 }
@@ -276,6 +249,15 @@ impl Engine {
     }
 }
 
+/// Returns the paths of the root and of the locks, with their identities.
+fn place(root: &Path) -> io::Result<[(PathBuf, Option<Identity>); 2]> {
+    let root = std::path::absolute(root)?;
+    Ok([root.join(".larder/locks"), root].map(|path| {
+        let opened = identity(&path);
+        (path, opened)
+    }))
+}
+
 /// Opens the file of a blob for reading. Rejects anything but a regular file.
 pub(crate) fn open_file(folder: BorrowedFd<'_>, name: &str) -> io::Result<File> {
     // Without NONBLOCK, a named pipe planted in the folder would block the call forever.
@@ -314,37 +296,6 @@ pub(crate) fn unique() -> String {
     format!("{nanos:x}-{:x}-{count:x}", std::process::id())
 }
 
-/// Translates an error of the file system.
-pub(crate) fn failed(operation: &'static str, error: io::Error, outcome: Outcome) -> Error {
-    use io::ErrorKind as Io;
-    let errno = Errno::from_io_error(&error);
-    let (kind, message) = match (error.kind(), errno) {
-        (_, Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::MLINK | Errno::EXIST)) => (
-            ErrorKind::Corrupt,
-            "the path of a store's file or folder is something else; move it away, or name another folder",
-        ),
-        (_, Some(Errno::NAMETOOLONG)) => (
-            ErrorKind::Unsupported,
-            "the file system does not support names of 255 bytes; use another file system",
-        ),
-        (Io::PermissionDenied | Io::ReadOnlyFilesystem, _) => {
-            (ErrorKind::PermissionDenied, "the file system denied access; check the folder's permissions")
-        }
-        (Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge, _) => {
-            (ErrorKind::ResourceExhausted, "the file system is full or a quota is reached; free space on it")
-        }
-        (_, Some(Errno::MFILE | Errno::NFILE)) => {
-            (ErrorKind::ResourceExhausted, "too many files are open; raise the limit of the process")
-        }
-        (Io::NotFound | Io::StaleNetworkFileHandle, _) | (_, Some(Errno::IO | Errno::NODEV)) => (
-            ErrorKind::Unavailable,
-            "the folder cannot be reached; check that it exists and that its disk is mounted",
-        ),
-        _ => (ErrorKind::Unexpected, "the file system failed; check the disk"),
-    };
-    Error::new(kind, operation, message).with_source(error).with_outcome(outcome)
-}
-
 /// Flushes a folder to stable storage.
 pub(crate) fn flush(folder: BorrowedFd<'_>) -> io::Result<()> {
     // On macOS a plain flush ends in the drive's cache.
@@ -362,37 +313,4 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
         }
         other => other,
     }
-}
-
-fn file_mode() -> Mode {
-    Mode::from_raw_mode(0o666)
-}
-
-fn make_folder(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
-    match rustix::fs::openat(parent, name, FOLDER_FLAGS, Mode::empty()) {
-        Ok(folder) => return Ok(folder),
-        Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
-    }
-    Ok(rustix::fs::openat(parent, name, FOLDER_FLAGS, Mode::empty())?)
-}
-
-/// Creates the root and flushes the folders that contain a new name.
-fn make_root(root: &Path) -> io::Result<()> {
-    if root.is_dir() {
-        return Ok(());
-    }
-    let root = std::path::absolute(root)?;
-    let missing: Vec<&Path> = root.ancestors().take_while(|folder| !folder.exists()).collect();
-    std::fs::create_dir_all(&root)?;
-    for folder in missing {
-        if let Some(parent) = folder.parent() {
-            File::open(parent)?.sync_all()?;
-        }
-    }
-    Ok(())
 }

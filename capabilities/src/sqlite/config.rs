@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Default for the time that a call waits for a lock of another process.
-pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+pub use crate::files::BUSY_TIMEOUT_DEFAULT;
+use crate::files::{FilePermissions, busy_timeout_default, millis};
 
 /// The moment at which SQLite flushes to stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -43,8 +43,8 @@ impl Synchronous {
 #[non_exhaustive]
 pub struct SqliteConfig {
     /// The file. It is created if it is missing; its folder must exist. A relative path is resolved once,
-    /// when the database is opened. If the file is moved, replaced or removed while it is open, every write
-    /// fails with `Unavailable`.
+    /// when the database is opened. If the file, its write-ahead log (`-wal`) or its index (`-shm`) is moved,
+    /// replaced or removed while it is open, every write fails with `Unavailable`.
     pub path: PathBuf,
     /// The moment at which SQLite flushes to stable storage.
     #[serde(default)]
@@ -54,13 +54,21 @@ pub struct SqliteConfig {
     /// nothing is written.
     #[serde(default = "busy_timeout_default", rename = "busy_timeout_ms", with = "millis")]
     pub busy_timeout: Duration,
+    /// The permissions of a new database, of the files next to it, and of its folder of blobs.
+    #[serde(default)]
+    pub permissions: FilePermissions,
 }
 
 impl SqliteConfig {
     /// Creates the configuration of the database file at `path`, with full durability.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), synchronous: Synchronous::default(), busy_timeout: BUSY_TIMEOUT_DEFAULT }
+        Self {
+            path: path.into(),
+            synchronous: Synchronous::default(),
+            busy_timeout: BUSY_TIMEOUT_DEFAULT,
+            permissions: FilePermissions::default(),
+        }
     }
 
     /// Sets the moment at which SQLite flushes to stable storage.
@@ -76,24 +84,12 @@ impl SqliteConfig {
         self.busy_timeout = busy_timeout;
         self
     }
-}
 
-fn busy_timeout_default() -> Duration {
-    BUSY_TIMEOUT_DEFAULT
-}
-
-/// Serializes a duration as whole milliseconds.
-mod millis {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_millis)
+    /// Sets the permissions of new files and folders.
+    #[must_use]
+    pub fn with_permissions(mut self, permissions: FilePermissions) -> Self {
+        self.permissions = permissions;
+        self
     }
 }
 

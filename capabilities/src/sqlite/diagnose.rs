@@ -12,6 +12,7 @@ use super::config::{SqliteConfig, Synchronous};
 use super::failure::{Failure, Fallible};
 use super::schema::{self, Schema};
 use crate::diagnose::{Check, Findings, disk, millis, round_trip};
+use crate::files::{is_volatile, next_to, real_path};
 
 const OPERATION: &str = "sqlite.diagnose";
 const THERE: &str = "this file contains all data except blobs";
@@ -64,7 +65,8 @@ pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
 }
 
 fn look(config: &SqliteConfig, findings: &Findings) {
-    let path = &config.path;
+    // Without symbolic links: the folder of the real file also holds the files next to it.
+    let path = &real_path(&config.path);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let found = match std::fs::metadata(path) {
         Ok(found) => found,
@@ -84,7 +86,12 @@ fn look(config: &SqliteConfig, findings: &Findings) {
         findings.add(check);
     }
     disk::file_system(folder, findings);
-    findings.add(durability(config));
+    findings.add(disk::identities(path));
+    findings.add(if is_volatile(path) || is_volatile(folder) {
+        disk::volatile(DURABLE)
+    } else {
+        durability(config)
+    });
     findings.add(journal(path, found.len()));
     findings.add(wal(path));
     match reading(path, inside) {
@@ -178,10 +185,9 @@ fn journal(path: &Path, bytes: u64) -> Check {
     }
 }
 
+/// Returns the path of the write-ahead log, which SQLite names after the real file.
 fn wal_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
-    PathBuf::from(name)
+    next_to(&real_path(path), "-wal")
 }
 
 fn wal(path: &Path) -> Check {

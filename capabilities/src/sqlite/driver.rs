@@ -4,19 +4,27 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::{Contract, Result, StoreSet};
+#[cfg(all(feature = "fs", unix))]
+use larder_kernel::{Error, ErrorKind, Outcome};
 
 use super::{Sqlite, SqliteConfig, Synchronous};
 use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest, invalid_url};
+#[cfg(not(all(feature = "fs", unix)))]
+use crate::files::{BUSY_TIMEOUT_MS_MAX, FilePermissions};
+#[cfg(all(feature = "fs", unix))]
+use crate::files::{BUSY_TIMEOUT_MS_MAX, FilePermissions, next_to, real_path};
 
-/// SQLite counts milliseconds in 31 bits.
-const BUSY_TIMEOUT_MS_MAX: u64 = 2_147_483_647;
+/// The folder of blobs has the name of the database and this suffix.
+#[cfg(all(feature = "fs", unix))]
+const BLOBS: &str = ".blobs";
 
 /// Opens `sqlite:./larder.db`, `sqlite:/var/larder.db` and `sqlite:///var/larder.db`.
 ///
 /// With `synchronous=full` (the default) an acknowledged write survives a power failure; with
 /// `synchronous=normal` it survives a crash of the process. `busy_timeout_ms=` limits the wait for a lock of
-/// another process. With the feature `fs`, blobs are in the folder `larder.db.blobs`.
+/// another process. `permissions=0660` also gives the group access to new files and folders. With the
+/// feature `fs`, blobs are in the folder `larder.db.blobs`, next to the real file if the path is a link.
 #[derive(Debug, Clone, Copy)]
 pub struct SqliteDriver;
 
@@ -42,7 +50,7 @@ impl Driver for SqliteDriver {
     }
 
     fn parameters(&self) -> &'static [&'static str] {
-        &["synchronous", "busy_timeout_ms"]
+        &["synchronous", "busy_timeout_ms", "permissions"]
     }
 
     fn sharing(&self) -> Sharing {
@@ -78,7 +86,7 @@ fn config(url: &BackendUrl<'_>) -> Result<SqliteConfig> {
     if let Some(timeout) = url.millis("busy_timeout_ms", BUSY_TIMEOUT_MS_MAX)? {
         config = config.with_busy_timeout(timeout);
     }
-    Ok(config)
+    Ok(config.with_permissions(FilePermissions::of_url(url)?.unwrap_or_default()))
 }
 
 struct SqliteLocation(SqliteConfig);
@@ -87,7 +95,7 @@ struct SqliteLocation(SqliteConfig);
 impl Location for SqliteLocation {
     async fn open(self: Box<Self>) -> Result<Arc<dyn Connection>> {
         #[cfg(all(feature = "fs", unix))]
-        let blobs = blobs_beside(&self.0);
+        let blobs = checked_blobs(&self.0);
         Ok(Arc::new(Opened {
             sqlite: Sqlite::open(self.0).await?,
             #[cfg(all(feature = "fs", unix))]
@@ -120,7 +128,7 @@ impl Location for SqliteLocation {
 struct Opened {
     sqlite: Sqlite,
     #[cfg(all(feature = "fs", unix))]
-    blobs: crate::fs::FsConfig,
+    blobs: Result<crate::fs::FsConfig>,
 }
 
 #[async_trait]
@@ -136,7 +144,11 @@ impl Connection for Opened {
         // The folder is created only when blobs are requested.
         #[cfg(all(feature = "fs", unix))]
         let set = if request.wants(Contract::Blobs) {
-            match crate::fs::FsBlobStore::open(self.blobs.clone(), namespace.clone()).await {
+            let opened = match self.blobs.clone() {
+                Ok(config) => crate::fs::FsBlobStore::open(config, namespace.clone()).await,
+                Err(error) => Err(error),
+            };
+            match opened {
                 Ok(blobs) => set.with_blobs(Arc::new(blobs)),
                 Err(error) => set.with_error(Contract::Blobs, error),
             }
@@ -157,10 +169,24 @@ impl Connection for Opened {
     }
 }
 
-/// Returns the configuration of the blob folder, which is named after the file.
+/// Returns the configuration of the blob folder. It is named after the real file, so a database that is
+/// opened by a symbolic link has the same blobs.
 #[cfg(all(feature = "fs", unix))]
 fn blobs_beside(config: &SqliteConfig) -> crate::fs::FsConfig {
-    let mut folder = config.path.clone().into_os_string();
-    folder.push(".blobs");
-    crate::fs::FsConfig::new(folder)
+    crate::fs::FsConfig::new(next_to(&real_path(&config.path), BLOBS))
+        .with_busy_timeout(config.busy_timeout)
+        .with_permissions(config.permissions)
+}
+
+/// As `blobs_beside`. Rejects blobs next to a symbolic link, where earlier versions put them, if the real
+/// file has none.
+#[cfg(all(feature = "fs", unix))]
+fn checked_blobs(config: &SqliteConfig) -> Result<crate::fs::FsConfig> {
+    let blobs = blobs_beside(config);
+    if blobs.root.exists() || !next_to(&config.path, BLOBS).exists() {
+        return Ok(blobs);
+    }
+    let message = "the folder of blobs is next to a symbolic link to the database; move it next to the \
+                   database itself";
+    Err(Error::new(ErrorKind::Unavailable, "blobs.open", message).with_outcome(Outcome::NotApplied))
 }

@@ -14,6 +14,7 @@ mod inline_read;
 mod lock_fairness;
 mod reader;
 mod wal;
+mod wal_watch;
 mod writer;
 
 use std::fmt;
@@ -62,8 +63,8 @@ struct Completed {
 /// A message to the writer.
 enum WriteMessage {
     Job(WriteJob),
-    /// A watch has begun, so the writer must look for commits of other processes.
-    Watched,
+    /// The writer must look for commits of other processes: a watch has begun, or a process wrote.
+    Look,
 }
 
 /// A job and the channel to its caller.
@@ -120,7 +121,7 @@ struct Inner {
     /// Closes before the writer: the last connection to close checkpoints the WAL, which must be the
     /// writer's.
     inline_reads: InlineReads,
-    writes: mpsc::Sender<WriteMessage>,
+    writes: Arc<mpsc::Sender<WriteMessage>>,
     reads: mpsc::Sender<ReadJob>,
     commits: watch::Receiver<u64>,
     durability: Durability,
@@ -141,10 +142,12 @@ impl Engine {
         let alive_sender = Arc::new(alive_sender);
         let (commit_sender, commits) = watch::channel(0);
         let (writes, write_queue) = mpsc::channel();
+        let writes = Arc::new(writes);
         let (opened, opening) = oneshot::channel();
         let inline_reads = InlineReads::new();
         let channels = writer::WriterChannels {
             queue: write_queue,
+            sender: Arc::downgrade(&writes),
             commits: commit_sender,
             opened,
             alive: Arc::clone(&alive_sender),
@@ -236,11 +239,11 @@ impl Engine {
     }
 
     /// Returns a receiver that changes after each commit to the file: immediately for commits of this
-    /// process, and within one poll for those of other connections.
+    /// process, and after a notification or a poll for those of other connections.
     pub(crate) fn commits(&self) -> watch::Receiver<u64> {
         let commits = self.inner.commits.clone();
         // If the writer has ended, the receiver is closed, which the watcher notices.
-        let _ = self.inner.writes.send(WriteMessage::Watched);
+        let _ = self.inner.writes.send(WriteMessage::Look);
         commits
     }
 

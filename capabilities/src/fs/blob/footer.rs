@@ -15,7 +15,7 @@ use larder_kernel::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::fs::engine::failed;
+use crate::fs::failure::failed;
 
 const MAGIC: &[u8; 8] = b"LARDERB1";
 const TRAILER_BYTES: usize = 8 + 4 + 32 + 8;

@@ -15,8 +15,10 @@ use rustix::fs::FileType;
 
 use super::footer::Footer;
 use crate::fs::blocking::blocking;
-use crate::fs::engine::{Engine, LockMode, failed, open_file, read_folder};
+use crate::fs::engine::{Engine, open_file, read_folder};
+use crate::fs::failure::failed;
 use crate::fs::layout::{Entry, decode, folders_of};
+use crate::fs::locks::{Attempt, Lock, LockGuard, LockMode, attempt, locked};
 
 const OPERATION: &str = "blobs.list";
 /// The number of blobs that one step on the blocking pool reads.
@@ -30,10 +32,30 @@ pub(crate) fn list(
     after: Option<&BlobKey>,
 ) -> BlobEntries {
     let walk = Walk::new(engine, namespace, prefix, after);
-    stream::try_unfold(walk, async |walk: Walk| blocking(OPERATION, move || walk.step()).await)
-        .map_ok(stream::iter)
-        .try_flatten()
-        .boxed()
+    stream::try_unfold(walk, next).map_ok(stream::iter).try_flatten().boxed()
+}
+
+/// The next blobs of a walk and the walk after them; `None` at the end.
+type Found = Option<(VecDeque<Result<BlobEntry>>, Walk)>;
+
+/// The result of a step.
+enum Step {
+    Found(Found),
+    /// The folder that the walk reads next is locked.
+    Busy(Walk, Lock),
+}
+
+async fn next(walk: Walk) -> Result<Found> {
+    let mut step = blocking(OPERATION, move || walk.step(None)).await?;
+    loop {
+        let (walk, lock) = match step {
+            Step::Found(found) => return Ok(found),
+            Step::Busy(walk, lock) => (walk, lock),
+        };
+        let engine = Arc::clone(&walk.engine);
+        let continued = move |lock| walk.step(Some(lock));
+        step = locked(OPERATION, engine.locks(), vec![lock], continued).await?;
+    }
 }
 
 struct Walk {
@@ -78,15 +100,30 @@ impl Walk {
     }
 
     /// Returns the next blobs, or `None` at the end. An unreadable blob becomes an error item, and the
-    /// listing continues.
-    fn step(mut self) -> Result<Option<(VecDeque<Result<BlobEntry>>, Self)>> {
+    /// listing continues. `guard` is the lock of the folder to read next.
+    fn step(mut self, mut guard: Option<LockGuard>) -> Result<Step> {
         let mut found = VecDeque::new();
         while found.len() < STEP {
             if let Some((folders, begin)) = self.next.take() {
-                let level = self
-                    .read(folders, begin)
-                    .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
-                self.levels.push(level);
+                let lock = Lock::folder(&folders, LockMode::Shared);
+                let read = |(), _guard| {
+                    let level = self.read(&folders, &begin);
+                    level.map_err(|error| failed(OPERATION, error, Outcome::NotApplied))
+                };
+                let read = match guard.take() {
+                    Some(guard) => Attempt::Done(read((), guard)?),
+                    None => attempt(OPERATION, self.engine.locks(), &[lock], (), read)?,
+                };
+                match read {
+                    Attempt::Done(left) => self.levels.push(Level { folders, begin, left }),
+                    Attempt::Busy(()) => {
+                        self.next = Some((folders, begin));
+                        if found.is_empty() {
+                            return Ok(Step::Busy(self, lock));
+                        }
+                        break;
+                    }
+                }
             }
             let Some(level) = self.levels.last_mut() else { break };
             let Some(listed) = level.left.next() else {
@@ -102,14 +139,13 @@ impl Walk {
                 self.next = Some((folders, full));
             }
         }
-        Ok((!found.is_empty()).then_some((found, self)))
+        Ok(Step::Found((!found.is_empty()).then_some((found, self))))
     }
 
-    fn read(&self, folders: Vec<String>, begin: Vec<u8>) -> io::Result<Level> {
-        // The lock keeps the files of the folder in position during the read. Otherwise an overwrite could
-        // hide a blob, on a file system that enters the new name at another position.
-        let _locked = self.engine.lock_folder(&folders, LockMode::Shared)?;
-        let names = match self.engine.folder(&folders).and_then(|folder| read_folder(folder.as_fd())) {
+    /// Reads a folder. Its lock keeps the files in position during the read. Otherwise an overwrite could
+    /// hide a blob, on a file system that enters the new name at another position.
+    fn read(&self, folders: &[String], begin: &[u8]) -> io::Result<IntoIter<ListedName>> {
+        let names = match self.engine.folder(folders).and_then(|folder| read_folder(folder.as_fd())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => other?,
         };
@@ -122,12 +158,12 @@ impl Walk {
             // Other types, such as a symbolic link, do not belong to the store.
             let expected = if blob { FileType::RegularFile } else { FileType::Directory };
             let order = entry.key_bytes();
-            if kind == expected && self.wanted(&[begin.as_slice(), &order].concat(), blob) {
+            if kind == expected && self.wanted(&[begin, &order].concat(), blob) {
                 left.push(ListedName { order, name: name.to_owned(), blob });
             }
         }
         left.sort_unstable_by(|a, b| a.order.cmp(&b.order));
-        Ok(Level { folders, begin, left: left.into_iter() })
+        Ok(left.into_iter())
     }
 
     /// Returns true if the blob, or some blob in the folder whose keys begin with these bytes, can be in the

@@ -21,7 +21,8 @@ use super::footer::{Checksum, Footer, corrupt};
 use super::read_ahead::read_ahead;
 use crate::fs::CHUNK_BYTES;
 use crate::fs::buffer_pool::BufferPool;
-use crate::fs::engine::{Engine, failed, open_file};
+use crate::fs::engine::{Engine, open_file};
+use crate::fs::failure::failed;
 use crate::fs::layout::{BlobPath, blob_path};
 use larder_agents::internal::hex;
 

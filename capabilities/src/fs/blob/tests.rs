@@ -1,4 +1,5 @@
 mod format;
+mod locks;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,8 +15,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::fs::CHUNK_BYTES;
-use crate::fs::engine::LockMode;
 use crate::fs::layout;
+use crate::fs::locks::{Lock, LockMode};
 use larder_agents::internal::hex;
 
 fn key(text: &str) -> BlobKey {
@@ -296,7 +297,7 @@ async fn a_cancelled_wait_for_a_lock_does_not_write_later() {
     let namespace = Namespace::new("n").unwrap();
     store.put_bytes(&key("kept"), "kept".into()).await.unwrap();
     let folders = layout::namespace_folders(&namespace);
-    let locked = store.engine.lock_folder(&folders, LockMode::Exclusive).unwrap();
+    let locked = locks::lock_as_another_process(&store, Lock::folder(&folders, LockMode::Exclusive));
     let given_up = async {
         let (new, kept, copy) = (key("new"), key("kept"), key("copy"));
         let (put, delete) = (store.put_bytes(&new, "late".into()), store.delete(&kept));
@@ -304,7 +305,7 @@ async fn a_cancelled_wait_for_a_lock_does_not_write_later() {
     };
     assert!(tokio::time::timeout(Duration::from_millis(300), given_up).await.is_err());
     drop(locked);
-    let others = store.engine.lock_namespace("n", LockMode::Shared).unwrap();
+    let others = locks::lock_as_another_process(&store, Lock::namespace(&namespace, LockMode::Shared));
     assert!(tokio::time::timeout(Duration::from_millis(300), store.erase()).await.is_err());
     drop(others);
     // They end once they have the lock.

@@ -17,8 +17,10 @@ use super::footer::{Checksum, Footer};
 use super::read;
 use crate::fs::CHUNK_BYTES;
 use crate::fs::blocking::{CancelFlag, blocking, cancellation};
-use crate::fs::engine::{Engine, LockMode, failed, flush, open_file, unique};
+use crate::fs::engine::{Engine, flush, open_file, unique};
+use crate::fs::failure::failed;
 use crate::fs::layout::{BlobPath, blob_path, namespace_folders};
+use crate::fs::locks::{Attempt, Lock, LockGuard, LockMode, attempt, locked};
 
 /// The maximum number of attempts of a write whose opened folder is removed as empty.
 const ATTEMPTS: u32 = 1_000;
@@ -50,6 +52,16 @@ struct Target {
     cancelled: CancelFlag,
 }
 
+/// A complete and flushed file, and its place.
+struct Sealed {
+    upload: Upload,
+    target: Target,
+    footer: Footer,
+}
+
+/// A blob that was written, or one that waits for a lock.
+type Placed = Attempt<BlobInfo, Sealed>;
+
 /// The attributes that are stored with the bytes.
 struct Attributes {
     content_type: Option<String>,
@@ -68,20 +80,32 @@ pub(crate) async fn put(
     let (_waiting, cancelled) = cancellation();
     let target = Target { operation: OPERATION, namespace, key, condition, cancelled };
     let attributes = Attributes { content_type, metadata };
-    match body {
+    let write = match body {
         BlobBody::Bytes(bytes) => {
-            blocking(OPERATION, move || {
+            let engine = Arc::clone(&engine);
+            let step = move || {
                 let mut upload = Upload::start(OPERATION, engine)?;
                 upload.push(OPERATION, &bytes)?;
                 upload.finish(target, attributes)
-            })
-            .await
+            };
+            blocking(OPERATION, step).await?
         }
         body => {
-            let pieces = body.into_stream();
+            let (engine, pieces) = (Arc::clone(&engine), body.into_stream());
             let upload = blocking(OPERATION, move || Upload::start(OPERATION, engine)).await?;
             let upload = receive(OPERATION, upload, pieces).await?;
-            blocking(OPERATION, move || upload.finish(target, attributes)).await
+            blocking(OPERATION, move || upload.finish(target, attributes)).await?
+        }
+    };
+    end(OPERATION, &engine, write).await
+}
+
+/// Ends a write whose locks another call may hold.
+async fn end(operation: &'static str, engine: &Arc<Engine>, write: Placed) -> Result<BlobInfo> {
+    match write {
+        Attempt::Done(info) => Ok(info),
+        Attempt::Busy(sealed) => {
+            locked(operation, engine.locks(), sealed.target.locks(), move |guard| sealed.place(guard)).await
         }
     }
 }
@@ -109,22 +133,27 @@ async fn push_all(operation: &'static str, mut upload: Upload, pieces: Vec<Bytes
     .await
 }
 
-pub(crate) fn copy(
+pub(crate) async fn copy(
     engine: Arc<Engine>,
     namespace: Namespace,
-    source: &BlobKey,
+    source: BlobKey,
     target: BlobKey,
-    cancelled: CancelFlag,
 ) -> Result<BlobInfo> {
     const OPERATION: &str = "blobs.copy";
-    let (from, footer) = read::open_blob(OPERATION, &engine, &blob_path(&namespace, source))?;
-    let mut upload = Upload::start(OPERATION, engine)?;
-    upload.size = io::copy(&mut (&from).take(footer.size), &mut upload.file)
-        .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
-    let Footer { checksum, content_type, metadata, .. } = footer;
-    let condition = BlobCondition::None;
-    let target = Target { operation: OPERATION, namespace, key: target, condition, cancelled };
-    upload.finish_with(target, Attributes { content_type, metadata }, checksum)
+    let (_waiting, cancelled) = cancellation();
+    let engine_of_step = Arc::clone(&engine);
+    let step = move || {
+        let (from, footer) = read::open_blob(OPERATION, &engine_of_step, &blob_path(&namespace, &source))?;
+        let mut upload = Upload::start(OPERATION, engine_of_step)?;
+        upload.size = io::copy(&mut (&from).take(footer.size), &mut upload.file)
+            .map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?;
+        let Footer { checksum, content_type, metadata, .. } = footer;
+        let condition = BlobCondition::None;
+        let target = Target { operation: OPERATION, namespace, key: target, condition, cancelled };
+        upload.finish_with(target, Attributes { content_type, metadata }, checksum)
+    };
+    let write = blocking(OPERATION, step).await?;
+    end(OPERATION, &engine, write).await
 }
 
 impl Upload {
@@ -141,12 +170,13 @@ impl Upload {
         Ok(())
     }
 
-    fn finish(self, target: Target, attributes: Attributes) -> Result<BlobInfo> {
+    fn finish(self, target: Target, attributes: Attributes) -> Result<Placed> {
         let checksum = Checksum::Crc64Nvme(self.crc.finalize());
         self.finish_with(target, attributes, checksum)
     }
 
-    fn finish_with(mut self, target: Target, attributes: Attributes, checksum: Checksum) -> Result<BlobInfo> {
+    /// Completes and flushes the file. Then places it, unless it would have to wait for a lock.
+    fn finish_with(mut self, target: Target, attributes: Attributes, checksum: Checksum) -> Result<Placed> {
         let io = |error| failed(target.operation, error, Outcome::NotApplied);
         // A checksum would repeat when equal bytes are written again; every write needs a different tag.
         let etag = ETag::new(format!("{:016x}-{}", self.crc.finalize(), unique()))?;
@@ -155,19 +185,37 @@ impl Upload {
             Footer { etag, checksum, content_type, metadata, modified_at: Timestamp::now(), size: self.size };
         self.file.write_all(&footer.encode().map_err(io)?).map_err(io)?;
         self.file.sync_all().map_err(io)?;
-        self.place(&target)?;
-        Ok(footer.into_info(target.key))
+        let (operation, locks, engine) = (target.operation, target.locks(), Arc::clone(&self.engine));
+        let sealed = Sealed { upload: self, target, footer };
+        attempt(operation, engine.locks(), &locks, sealed, Sealed::place)
     }
+}
 
-    fn place(&mut self, target: &Target) -> Result<()> {
+impl Target {
+    fn locks(&self) -> Vec<Lock> {
+        write_locks(&self.namespace, &blob_path(&self.namespace, &self.key))
+    }
+}
+
+/// Returns the locks of a write to a path.
+fn write_locks(namespace: &Namespace, path: &BlobPath) -> Vec<Lock> {
+    vec![Lock::namespace(namespace, LockMode::Shared), Lock::folder(&path.folders, LockMode::Exclusive)]
+}
+
+impl Sealed {
+    /// Renames the file to its final path under the locks, then flushes the folders.
+    fn place(mut self, guard: LockGuard) -> Result<BlobInfo> {
+        let Self { upload, target, .. } = &mut self;
         let path = blob_path(&target.namespace, &target.key);
+        upload.engine.check_place(target.operation, Outcome::NotApplied)?;
         for _ in 0..ATTEMPTS {
-            if self.try_place(target, &path)? {
-                self.placed = true;
-                return self
-                    .engine
-                    .sync_folders(&path.folders)
-                    .map_err(|error| failed(target.operation, error, Outcome::Unknown));
+            if upload.try_place(target, &path)? {
+                upload.placed = true;
+                drop(guard);
+                let flushed = upload.engine.sync_folders(&path.folders);
+                flushed.map_err(|error| failed(target.operation, error, Outcome::Unknown))?;
+                upload.engine.check_place(target.operation, Outcome::Unknown)?;
+                return Ok(self.footer.into_info(self.target.key));
             }
         }
         Err(Error::new(
@@ -177,14 +225,13 @@ impl Upload {
         )
         .with_outcome(Outcome::NotApplied))
     }
+}
 
+impl Upload {
     /// Checks the condition and renames the file in one step under the locks. Returns false if the folder was
     /// removed concurrently.
     fn try_place(&self, target: &Target, path: &BlobPath) -> Result<bool> {
         let io = |error| failed(target.operation, error, Outcome::NotApplied);
-        let _namespace =
-            self.engine.lock_namespace(target.namespace.as_str(), LockMode::Shared).map_err(io)?;
-        let _folder = self.engine.lock_folder(&path.folders, LockMode::Exclusive).map_err(io)?;
         let folder = match self.engine.make_folders(&path.folders) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             other => other.map_err(io)?,
@@ -230,40 +277,57 @@ fn check_condition(target: &Target, folder: BorrowedFd<'_>, name: &str) -> Resul
     }
 }
 
-pub(crate) fn delete(
+pub(crate) async fn delete(engine: Arc<Engine>, namespace: Namespace, key: &BlobKey) -> Result<bool> {
+    const OPERATION: &str = "blobs.delete";
+    let (_waiting, cancelled) = cancellation();
+    let path = blob_path(&namespace, key);
+    let (engine_of_step, locks) = (Arc::clone(&engine), write_locks(&namespace, &path));
+    let step = move |guard| remove(OPERATION, &engine_of_step, &namespace, &path, &cancelled, guard);
+    locked(OPERATION, engine.locks(), locks, step).await
+}
+
+fn remove(
+    operation: &'static str,
     engine: &Engine,
     namespace: &Namespace,
-    key: &BlobKey,
+    path: &BlobPath,
     cancelled: &CancelFlag,
+    guard: LockGuard,
 ) -> Result<bool> {
-    const OPERATION: &str = "blobs.delete";
-    let io = |error| failed(OPERATION, error, Outcome::NotApplied);
-    let path = blob_path(namespace, key);
-    let _namespace = engine.lock_namespace(namespace.as_str(), LockMode::Shared).map_err(io)?;
-    let locked = engine.lock_folder(&path.folders, LockMode::Exclusive).map_err(io)?;
+    let io = |error| failed(operation, error, Outcome::NotApplied);
+    engine.check_place(operation, Outcome::NotApplied)?;
     let folder = match engine.folder(&path.folders) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(io)?,
     };
-    cancelled.check(OPERATION)?;
+    cancelled.check(operation)?;
     if !engine.remove(folder.as_fd(), &path.file).map_err(io)? {
         return Ok(false);
     }
-    drop(locked);
     engine.prune(&path.folders, namespace_folders(namespace).len());
+    drop(guard);
     flush(folder.as_fd())
         .and_then(|()| engine.sync_folders(&path.folders))
-        .map_err(|error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true))?;
+        .map_err(|error| failed(operation, error, Outcome::Unknown).with_idempotent(true))?;
+    engine.check_place(operation, Outcome::Unknown).map_err(|error| error.with_idempotent(true))?;
     Ok(true)
 }
 
 /// Renames the namespace's folder while no writer is in it, then removes it.
-pub(crate) fn erase(engine: &Engine, namespace: &Namespace, cancelled: &CancelFlag) -> Result<()> {
+pub(crate) async fn erase(engine: Arc<Engine>, namespace: Namespace) -> Result<()> {
     const OPERATION: &str = "blobs.erase";
-    let io = |error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true);
-    let locked = engine.lock_namespace(namespace.as_str(), LockMode::Exclusive).map_err(io)?;
-    cancelled.check(OPERATION)?;
-    engine.discard(&namespace_folders(namespace)).map_err(io)?;
-    drop(locked);
-    engine.empty_trash().map_err(io)
+    let (_waiting, cancelled) = cancellation();
+    let (engine_of_step, locks) =
+        (Arc::clone(&engine), vec![Lock::namespace(&namespace, LockMode::Exclusive)]);
+    let step = move |guard| {
+        let io = |error| failed(OPERATION, error, Outcome::Unknown).with_idempotent(true);
+        engine_of_step.check_place(OPERATION, Outcome::NotApplied)?;
+        cancelled.check(OPERATION)?;
+        engine_of_step.discard(&namespace_folders(&namespace)).map_err(io)?;
+        drop(guard);
+        engine_of_step.empty_trash().map_err(io)?;
+        let kept = engine_of_step.check_place(OPERATION, Outcome::Unknown);
+        kept.map_err(|error| error.with_idempotent(true))
+    };
+    locked(OPERATION, engine.locks(), locks, step).await
 }

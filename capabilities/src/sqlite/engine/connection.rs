@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use super::super::config::SqliteConfig;
 use super::super::failure::{Failure, Fallible};
 use super::super::schema::{self, Schema};
+use crate::files::{is_volatile, real_path};
 
 const OPERATION: &str = "sqlite.open";
 const STATEMENTS_CACHED: usize = 128;
@@ -24,6 +25,7 @@ thread_local! {
 /// Opens the writer connection; creates and migrates the file if needed.
 pub(super) fn writer(config: &SqliteConfig, schema: Schema) -> Fallible<(Connection, Durability)> {
     check_path(&config.path)?;
+    create_file(config);
     BUSY.set((config.busy_timeout, None));
     retry_busy(config.busy_timeout, || {
         let mut connection = open(config)?;
@@ -51,7 +53,7 @@ pub(super) fn writer(config: &SqliteConfig, schema: Schema) -> Fallible<(Connect
         }
         set_synchronous(&connection, config)?;
         schema.migrate(&mut connection)?;
-        let durability = durability(&connection)?;
+        let durability = durability(&connection, &config.path)?;
         Ok((connection, durability))
     })
 }
@@ -88,12 +90,47 @@ fn set_synchronous(connection: &Connection, config: &SqliteConfig) -> Fallible<(
     Ok(())
 }
 
-/// Returns which failures a commit survives, by the connection's settings as read back.
-fn durability(connection: &Connection) -> Fallible<Durability> {
+/// Creates the file with the configured permissions if it is missing. SQLite gives the files next to it the
+/// permissions of the file. If the file cannot be created, SQLite cannot create it either and says why.
+#[cfg(unix)]
+fn create_file(config: &SqliteConfig) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (path, mode) = (real_path(&config.path), config.permissions.mode());
+    if create(&path, mode).is_ok() {
+        // The umask may have removed permissions.
+        let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
+    }
+}
+
+#[cfg(not(unix))]
+fn create_file(_config: &SqliteConfig) {}
+
+/// Creates an empty file. Fails if the path exists.
+#[cfg(unix)]
+fn create(path: &Path, mode: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // Without a descriptor: closing one would release the locks of this process on the file, if another
+    // thread opened it in the meantime.
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let made = mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(mode), 0);
+        if made.is_ok() || made == Err(rustix::io::Errno::EXIST) {
+            return Ok(made?);
+        }
+    }
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map(drop)
+}
+
+/// Returns which failures a commit survives, by the connection's settings as read back, and by the file
+/// systems of the file and of its write-ahead log.
+fn durability(connection: &Connection, path: &Path) -> Fallible<Durability> {
     let setting = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let flushes_fully = setting("PRAGMA fullfsync")? == 1 || !cfg!(target_vendor = "apple");
+    let file = real_path(path);
+    let is_volatile = is_volatile(&file) || file.parent().is_some_and(is_volatile);
     Ok(match setting("PRAGMA synchronous")? {
-        2.. if flushes_fully => Durability::Power,
+        2.. if flushes_fully && !is_volatile => Durability::Power,
         1.. => Durability::Process,
         _ => Durability::None,
     })

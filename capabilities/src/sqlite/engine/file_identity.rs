@@ -1,50 +1,41 @@
-//! Detects that the database file was moved, replaced or removed.
+//! Detects that a file of the database was moved, replaced or removed.
 //!
 //! SQLite continues to write to such a file while it is open. A program that opens the path later would not
-//! find those commits.
+//! find those commits. Two programs with different files for the write-ahead log or its index would damage
+//! the database.
 
 use std::path::{Path, PathBuf};
 
 use larder_kernel::{Error, ErrorKind, Outcome};
 
-/// The identity of the file that was opened at a path.
+use crate::files::{Identity, identity, next_to, real_path};
+
+/// The paths of the files of an open database, and their identities.
 pub(super) struct FileGuard {
-    path: PathBuf,
-    file: Option<Identity>,
-}
-
-/// The device and the inode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity(u64, u64);
-
-#[cfg(unix)]
-fn identity(path: &Path) -> Option<Identity> {
-    use std::os::unix::fs::MetadataExt as _;
-    let found = std::fs::metadata(path).ok()?;
-    Some(Identity(found.dev(), found.ino()))
-}
-
-/// On other systems an open file cannot be moved or removed.
-#[cfg(not(unix))]
-fn identity(_path: &Path) -> Option<Identity> {
-    None
+    files: [(PathBuf, Option<Identity>); 3],
 }
 
 impl FileGuard {
-    /// Returns the guard of a database that was just opened.
+    /// Returns the guard of a database that was just opened. Its log and the index of the log exist while it
+    /// is open.
     pub(super) fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: identity(path) }
+        let real = real_path(path);
+        let files = [path.to_owned(), next_to(&real, "-wal"), next_to(&real, "-shm")];
+        Self {
+            files: files.map(|path| {
+                let opened = identity(&path);
+                (path, opened)
+            }),
+        }
     }
 
-    /// Rejects a write if the path no longer leads to the opened file. It looks the file up and does not open
-    /// it.
-    pub(super) fn check(&self, operation: &'static str) -> Result<(), Error> {
-        if identity(&self.path) == self.file {
+    /// Rejects a write if a path no longer leads to the opened file. It looks the files up and opens none.
+    pub(super) fn check(&self, operation: &'static str, outcome: Outcome) -> Result<(), Error> {
+        if self.files.iter().all(|(path, opened)| identity(path) == *opened) {
             return Ok(());
         }
-        let message =
-            "the file was moved, replaced or removed while it was open; put it back, or open it again";
-        let error = Error::new(ErrorKind::Unavailable, operation, message);
-        Err(error.with_outcome(Outcome::NotApplied))
+        let message = "the file, its `-wal` or its `-shm` was moved, replaced or removed while it was open; \
+                       put it back, or open it again";
+        Err(Error::new(ErrorKind::Unavailable, operation, message).with_outcome(outcome))
     }
 }

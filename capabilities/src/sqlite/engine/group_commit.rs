@@ -52,7 +52,7 @@ pub(super) fn take_waiting(queue: &Receiver<WriteMessage>, jobs: &mut Vec<WriteJ
     while jobs.len() < BATCH_JOBS_MAX {
         match queue.try_recv() {
             Ok(WriteMessage::Job(job)) => jobs.push(job),
-            Ok(WriteMessage::Watched) => {}
+            Ok(WriteMessage::Look) => {}
             Err(_) => return,
         }
     }

@@ -1,4 +1,6 @@
 mod inline_read;
+#[cfg(unix)]
+mod moved;
 
 use std::time::Duration;
 
@@ -108,23 +110,6 @@ async fn calls_that_wait_for_another_process_time_out_independently() {
     add(engine.clone(), 2).await.unwrap();
     // A call that gave up before its transaction began must not run later.
     assert_eq!(numbers(&engine).await, [2]);
-}
-
-#[cfg(unix)]
-#[tokio::test]
-async fn a_file_that_was_moved_or_replaced_takes_no_write() {
-    let folder = TempDir::new().unwrap();
-    let engine = open(&folder).await;
-    add(engine.clone(), 1).await.unwrap();
-    let (path, away) = (folder.path().join("larder.db"), folder.path().join("away.db"));
-    std::fs::rename(&path, &away).unwrap();
-    let refused = add(engine.clone(), 2).await.unwrap_err();
-    assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Unavailable, Outcome::NotApplied));
-    std::fs::write(&path, []).unwrap();
-    assert_eq!(add(engine.clone(), 3).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    std::fs::rename(&away, &path).unwrap();
-    add(engine.clone(), 4).await.unwrap();
-    assert_eq!(numbers(&engine).await, [1, 4]);
 }
 
 /// Regression test: such a name was parsed as a URI with settings of SQLite.

@@ -1,7 +1,7 @@
 //! The writer thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -19,16 +19,16 @@ use super::inline_read::ConnectionSlots;
 use super::lock_fairness::FairLock;
 use super::reader::no_thread;
 use super::wal::WalMonitor;
+use super::wal_watch::CommitWatch;
 use super::{Completed, WriteJob, WriteMessage, connection};
 
-/// The interval at which the writer looks for commits of other processes while a watch exists.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The operation of errors that no job caused. Each job replaces it with its own operation in the reply.
 const OPERATION: &str = "sqlite.commit";
 
 /// The writer's ends of the channels to the handles.
 pub(super) struct WriterChannels {
     pub(super) queue: Receiver<WriteMessage>,
+    pub(super) sender: Weak<Sender<WriteMessage>>,
     pub(super) commits: watch::Sender<u64>,
     pub(super) opened: oneshot::Sender<Result<Durability>>,
     pub(super) alive: Arc<watch::Sender<()>>,
@@ -42,7 +42,7 @@ pub(super) fn spawn(
     slots: Weak<ConnectionSlots>,
     expiry: ExpiryJob,
 ) -> Result<()> {
-    let WriterChannels { queue, commits, opened, alive } = channels;
+    let WriterChannels { queue, sender, commits, opened, alive } = channels;
     let run = move || {
         let ready = connection::writer(&config, schema).and_then(|(mut connection, durability)| {
             let wal = WalMonitor::of(&mut connection, slots)?;
@@ -57,6 +57,7 @@ pub(super) fn spawn(
                         queue,
                         commits,
                         file_guard: FileGuard::of(&config.path),
+                        commit_watch: CommitWatch::new(&config.path, sender),
                         busy_timeout: config.busy_timeout,
                         wal,
                         fair_lock: FairLock::new(),
@@ -92,6 +93,7 @@ struct Writer {
     queue: Receiver<WriteMessage>,
     commits: watch::Sender<u64>,
     file_guard: FileGuard,
+    commit_watch: CommitWatch,
     busy_timeout: Duration,
     wal: WalMonitor,
     fair_lock: FairLock,
@@ -118,11 +120,14 @@ impl Writer {
             let begun = Instant::now();
             self.transact(&mut batch);
             self.group_commit.start_wait(begun.elapsed());
-            if self.expiry_task.run_if_due(&self.connection) {
+            let file_kept = self.file_guard.check(OPERATION, Outcome::NotApplied).is_ok();
+            if file_kept && self.expiry_task.run_if_due(&self.connection) {
                 self.announce();
             }
             self.fair_lock.note_released();
-            self.wal.truncate_if_large(&self.connection);
+            if file_kept {
+                self.wal.truncate_if_large(&self.connection);
+            }
         }
     }
 
@@ -134,18 +139,14 @@ impl Writer {
             return Some(self.backlog.remove(0));
         }
         loop {
-            // The engine itself holds one receiver.
-            let message = if self.commits.receiver_count() > 1 {
-                match self.queue.recv_timeout(POLL_INTERVAL) {
+            let interval = self.commit_watch.interval(is_watched(&self.commits));
+            let message = match interval {
+                None => self.queue.recv().ok()?,
+                Some(interval) => match self.queue.recv_timeout(interval) {
                     Ok(message) => message,
-                    Err(RecvTimeoutError::Timeout) => {
-                        self.announce_foreign(data_version);
-                        continue;
-                    }
+                    Err(RecvTimeoutError::Timeout) => WriteMessage::Look,
                     Err(RecvTimeoutError::Disconnected) => return None,
-                }
-            } else {
-                self.queue.recv().ok()?
+                },
             };
             self.announce_foreign_if_watched(data_version);
             if let WriteMessage::Job(job) = message {
@@ -155,15 +156,13 @@ impl Writer {
     }
 
     fn announce_foreign_if_watched(&self, data_version: &mut Option<i64>) {
-        if self.commits.receiver_count() > 1 {
-            self.announce_foreign(data_version);
+        if !is_watched(&self.commits) {
+            return;
         }
-    }
-
-    fn announce_foreign(&self, data_version: &mut Option<i64>) {
         let found = self.data_version();
         if found != *data_version {
             *data_version = found;
+            self.commit_watch.note_found();
             self.announce();
         }
     }
@@ -181,7 +180,7 @@ impl Writer {
     /// Begins a transaction on a file of this program's format. Waits for the lock as long as the first of
     /// the jobs still may.
     fn begin(&self, batch: &[WriteJob]) -> Result<(), Error> {
-        self.file_guard.check(OPERATION)?;
+        self.file_guard.check(OPERATION, Outcome::NotApplied)?;
         let waited = batch.first().map_or(Duration::ZERO, |job| self.waited(job));
         let left = self.busy_timeout.saturating_sub(waited);
         let begin = || connection::retry_busy(left, || self.execute("BEGIN IMMEDIATE"));
@@ -219,6 +218,12 @@ impl Writer {
             return;
         }
         self.fair_lock.note_acquired();
+        // Callers that gave up while the writer waited for the lock get no write.
+        batch.retain(|job| !job.work.is_abandoned());
+        if batch.is_empty() {
+            let _ = self.execute("ROLLBACK");
+            return;
+        }
         let alone = batch.len() == 1;
         let mut done: Vec<Completed> = Vec::with_capacity(batch.len());
         let mut jobs = std::mem::take(batch).into_iter();
@@ -240,10 +245,12 @@ impl Writer {
         match ended {
             _ if all_failed => reply(done, None),
             Ok(()) => {
+                // A commit to a file that is no longer at its path may be lost.
+                let lost = self.file_guard.check(OPERATION, Outcome::Unknown).err();
                 self.announce();
                 group_commit::take_waiting(&self.queue, &mut self.backlog);
                 self.group_commit = GroupCommit::expecting(done.len() + self.backlog.len());
-                reply(done, None);
+                reply(done, lost.as_ref());
             }
             Err(failure) => reply(done, Some(&failure.into_error(OPERATION))),
         }
@@ -285,6 +292,11 @@ impl Writer {
         self.connection.prepare_cached(sql)?.execute([])?;
         Ok(())
     }
+}
+
+/// Returns true if a watch exists. The engine itself holds one receiver.
+fn is_watched(commits: &watch::Sender<u64>) -> bool {
+    commits.receiver_count() > 1
 }
 
 /// Returns the error of jobs that were rolled back because another job broke the transaction.
