@@ -44,6 +44,31 @@ const GRACE: Duration = Duration::from_secs(5);
 const SILENT: &str = "the database did not respond in time; check its host, port and load, or raise \
                       `acquire_timeout_ms` or `statement_timeout_ms`";
 
+/// What each write checks and sets in its own transaction, without another round trip.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write {
+    /// The format that the database must have.
+    pub(crate) format: i64,
+    /// The value of `synchronous_commit` that was read at opening, which the declared durability follows from.
+    /// The default of the role or the database may change later.
+    pub(crate) commit: &'static str,
+}
+
+/// The condition of a write with the parameters `format` and `commit` of [`Write`]. The setting ends with the
+/// transaction, so a pooler does not carry it to other clients.
+macro_rules! begin_write {
+    ($format:literal, $commit:literal) => {
+        concat!(
+            "(SELECT larder.at_format($",
+            $format,
+            ") AND set_config('synchronous_commit', $",
+            $commit,
+            ", true) <> '')"
+        )
+    };
+}
+pub(crate) use begin_write;
+
 /// A handle to the connections of one open database. They close when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Engine {
@@ -58,7 +83,7 @@ struct Inner {
     sweeper: Sweeper,
     durability: Durability,
     migrate: Migrate,
-    format: i64,
+    write: Write,
     call_timeout: Duration,
 }
 
@@ -91,7 +116,7 @@ impl Engine {
         ]);
         // Not through the pool, which retries until its timeout and then reports only the timeout.
         let call_timeout = config.statement_timeout.saturating_add(GRACE);
-        let durability = open::examine(&connect, &config, schema, call_timeout)
+        let (durability, commit) = open::examine(&connect, &config, schema, call_timeout)
             .await
             .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
         let source = given.map_or_else(
@@ -105,9 +130,9 @@ impl Engine {
         let notifier = Notifier::new(connect.clone());
         let migrate = config.migrate;
         let sweeper = Sweeper::new();
-        let format = schema.formats().newest;
+        let write = Write { format: schema.formats().newest, commit };
         let inner =
-            Inner { source, connect, prober, notifier, sweeper, durability, migrate, format, call_timeout };
+            Inner { source, connect, prober, notifier, sweeper, durability, migrate, write, call_timeout };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -121,10 +146,9 @@ impl Engine {
         self.inner.migrate
     }
 
-    /// Returns the format that this program writes. Each write checks in its transaction that the database
-    /// has it.
-    pub(crate) fn format(&self) -> i64 {
-        self.inner.format
+    /// Returns what each write checks and sets.
+    pub(crate) fn write(&self) -> Write {
+        self.inner.write
     }
 
     /// Returns the options for connections outside of the pool.
@@ -147,16 +171,15 @@ impl Engine {
     }
 
     /// Runs a job of one statement. The statement is a transaction, so it costs one round trip. If the server
-    /// aborts it because of other transactions, it runs again. The job gets the format that the statement
-    /// checks.
+    /// aborts it because of other transactions, it runs again.
     pub(crate) async fn statement<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
     where
         A: Sync,
-        F: for<'c> Fn(&'c mut PgConnection, i64, &'c A) -> BoxFuture<'c, Fallible<T>>,
+        F: for<'c> Fn(&'c mut PgConnection, Write, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
         // If the connection is lost, the statement may have happened.
-        let format = self.inner.format;
-        let result = self.run(operation, context, |sql, context| job(sql, format, context), 0).await;
+        let write = self.inner.write;
+        let result = self.run(operation, context, |sql, context| job(sql, write, context), 0).await;
         if result.is_ok() {
             self.inner.sweeper.start(self);
         }
@@ -178,7 +201,10 @@ impl Engine {
         loop {
             let mut lease = self.lease(operation).await?;
             let answer = within(self.inner.call_timeout, operation, job(&mut lease, context)).await;
-            let result = answer.inspect_err(|_| lease.taint())?;
+            let mut result = answer.inspect_err(|_| lease.taint())?;
+            if let Err(failure) = result {
+                result = Err(explain(&mut lease, failure).await);
+            }
             lease.release(&result);
             match result {
                 Err(failure) if failure.is_lost_connection() && lost > 0 => {
@@ -215,7 +241,11 @@ impl Engine {
         A: Sync,
         F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
-        let begin = format!("BEGIN ISOLATION LEVEL {mode}; SELECT larder.at_format({})", self.inner.format);
+        let Write { format, commit } = self.inner.write;
+        let begin = format!(
+            "BEGIN ISOLATION LEVEL {mode};
+             SELECT larder.at_format({format}), set_config('synchronous_commit', '{commit}', true)"
+        );
         let (mut attempt, mut lost) = (1, LOST_MAX);
         loop {
             let mut lease = self.lease(operation).await?;
@@ -238,7 +268,7 @@ impl Engine {
             let result = answer.inspect_err(|_| lease.taint())?;
             let (result, phase) = match result {
                 Ok(value) => (Ok(value), Phase::Commit),
-                Err((failure, phase)) => (Err(failure), phase),
+                Err((failure, phase)) => (Err(explain(&mut lease, failure).await), phase),
             };
             match phase {
                 // The check failed in an open transaction, which ends with its connection.
@@ -291,6 +321,19 @@ enum Phase {
     Begin,
     Job,
     Commit,
+}
+
+/// Asks a server that refused to write whether it is a standby. The connection is then closed, because the
+/// next one may reach the primary server.
+async fn explain(connection: &mut PgConnection, failure: Failure) -> Failure {
+    if !failure.is_read_only() {
+        return failure;
+    }
+    let standby = sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(connection);
+    match tokio::time::timeout(GRACE, standby).await {
+        Ok(Ok(true)) => Failure::Standby,
+        _ => failure,
+    }
 }
 
 /// Waits before a retry: exponential backoff with jitter.

@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     /// An error of the database on a statement whose types may have been dropped, so that the connection is
     /// unusable.
     Stale(sqlx::Error),
+    /// A standby refused to write.
+    Standby,
 }
 
 /// The result of a step inside a job.
@@ -61,11 +63,21 @@ impl Failure {
         }
     }
 
+    /// Returns true if the transaction may not write: the server is a standby, or a setting says so.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("25006"))
+    }
+
     /// Returns the error for the caller of `operation`.
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         match self {
             Self::Contract(error) => error.in_operation(operation),
             Self::Database(error) | Self::Stale(error) => from_sqlx(&error, operation),
+            Self::Standby => {
+                let message = "the server is a standby, which cannot write; try again after a failover, or \
+                               name the primary server";
+                Error::new(ErrorKind::Unavailable, operation, message).with_outcome(Outcome::NotApplied)
+            }
         }
     }
 }

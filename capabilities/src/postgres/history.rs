@@ -12,6 +12,7 @@
 
 mod append_batcher;
 mod events;
+mod lifetime;
 mod read;
 mod write;
 
@@ -86,12 +87,14 @@ impl PostgresHistoryProvider {
         address: &Address,
         seen: Seen,
     ) -> Result<Vec<StoredMessage>> {
-        let format = self.engine.format();
+        let write = self.engine.write();
         if seen.expired {
-            self.engine.read(operation, address, |sql, address| write::expire(sql, format, address)).await?;
+            self.engine
+                .read(operation, address, |sql, address| lifetime::expire(sql, write, address))
+                .await?;
         } else if let Some(read_ms) = seen.refresh {
             self.engine
-                .read(operation, address, |sql, address| write::refresh(sql, format, address, read_ms))
+                .read(operation, address, |sql, address| lifetime::refresh(sql, write, address, read_ms))
                 .await?;
         }
         Ok(seen.messages)
@@ -160,10 +163,9 @@ impl HistoryProvider for PostgresHistoryProvider {
     }
 
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
-        let (address, format) = (self.address(thread), self.engine.format());
-        let info = self
-            .engine
-            .read("history.thread_info", &address, |sql, address| read::info(sql, format, address));
+        let (address, write) = (self.address(thread), self.engine.write());
+        let info =
+            self.engine.read("history.thread_info", &address, |sql, address| read::info(sql, write, address));
         info.await
     }
 
@@ -175,8 +177,8 @@ impl HistoryProvider for PostgresHistoryProvider {
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
         let wanted = (self.address(thread), run.clone());
         self.engine
-            .statement("history.clear_run", &wanted, |sql, format, (address, run)| {
-                write::clear_run(sql, format, address, run)
+            .statement("history.clear_run", &wanted, |sql, write, (address, run)| {
+                write::clear_run(sql, write, address, run)
             })
             .await
     }
@@ -187,8 +189,8 @@ impl HistoryProvider for PostgresHistoryProvider {
         }
         let fork = (self.address(source), self.address(target), up_to.unwrap_or(Seq::MAX));
         self.engine
-            .statement("history.fork", &fork, |sql, format, (source, target, up_to)| {
-                write::fork(sql, format, source, target, *up_to)
+            .statement("history.fork", &fork, |sql, write, (source, target, up_to)| {
+                write::fork(sql, write, source, target, *up_to)
             })
             .await
     }
@@ -225,9 +227,9 @@ impl HistoryProvider for PostgresHistoryProvider {
         const OPERATION: &str = "history.set_ttl";
         check_ttl(ttl)?;
         let address = self.address(thread);
-        let set = self
-            .engine
-            .statement(OPERATION, &address, |sql, format, address| write::set_ttl(sql, format, address, ttl));
+        let set = self.engine.statement(OPERATION, &address, |sql, write, address| {
+            lifetime::set_ttl(sql, write, address, ttl)
+        });
         if set.await? {
             Ok(())
         } else {
@@ -243,10 +245,10 @@ impl HistoryProvider for PostgresHistoryProvider {
         const OPERATION: &str = "history.subscribe";
         let address = self.address(thread);
         // Records a passed expiry as an event, so that the stream begins with it.
-        let format = self.engine.format();
+        let write = self.engine.write();
         let number = self
             .engine
-            .read(OPERATION, &address, |sql, address| write::notify_number(sql, format, address))
+            .read(OPERATION, &address, |sql, address| lifetime::notify_number(sql, write, address))
             .await?;
         Ok(events::follow(self.engine.clone(), address, number, after))
     }

@@ -65,8 +65,8 @@ impl KeyValueStore for PostgresKeyValueStore {
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         let wanted = (self.address(bucket), key.clone());
         self.engine
-            .statement("key_value.delete", &wanted, |sql, format, (address, key)| {
-                rows::delete(sql, format, address, key, at)
+            .statement("key_value.delete", &wanted, |sql, write, (address, key)| {
+                rows::delete(sql, write, address, key, at)
             })
             .await
     }

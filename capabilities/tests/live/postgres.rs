@@ -5,12 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod connections;
+mod durability;
 mod format;
 mod outage;
 #[cfg(feature = "sqlx-interop")]
 mod plans;
 mod read_only;
 mod schema;
+mod standby;
 mod sweep;
 mod vectors;
 mod versions;
@@ -47,6 +49,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         a_future_dropped_outside_every_runtime_releases_its_permit;
         connections::callers_share_the_connections_that_a_role_may_have;
         connections::more_callers_than_connections_of_a_silent_server_report_the_server;
+        durability::each_write_is_flushed_as_the_store_declares;
         format::a_database_of_a_newer_format_is_refused_by_number_and_not_changed;
         format::a_running_program_does_not_write_after_a_newer_one_upgraded_the_database;
         format::an_upgrade_waits_for_the_writes_that_have_begun;
@@ -88,9 +91,14 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         writers::concurrent_appends_share_a_statement;
         writers::a_thread_that_somebody_works_on_holds_up_no_other;
     ];
+    let mut trials = trials;
+    trials.push(trial(
+        "standby::a_standby_is_unavailable_and_not_forbidden",
+        standby::a_standby_is_unavailable_and_not_forbidden,
+        std::env::var("LARDER_POSTGRES_REPLICA_URL").is_err(),
+    ));
     #[cfg(feature = "sqlx-interop")]
     let trials = {
-        let mut trials = trials;
         trials.extend(trials![
             plans::the_last_messages_are_read_backwards_and_no_others;
             plans::no_statement_reads_a_whole_thread_for_a_few_rows;

@@ -14,7 +14,7 @@ use larder_kernel::{Error, ErrorKind, Result};
 use sqlx::{PgConnection, Row};
 use tokio::task::JoinHandle;
 
-use super::Engine;
+use super::{Engine, Write, begin_write};
 use crate::postgres::decode::count;
 use crate::postgres::encode::length;
 use crate::postgres::failure::Fallible;
@@ -166,34 +166,36 @@ fn buckets(sql: &mut PgConnection) -> BoxFuture<'_, Fallible<Vec<Names>>> {
 
 fn sweep_thread<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     thread: &'c Names,
 ) -> BoxFuture<'c, Fallible<i32>> {
     Box::pin(async move {
-        let sweep = sqlx::query_scalar(
-            "SELECT larder.sweep_thread($1, $2, $3, $4, $5) WHERE (SELECT larder.at_format($6))",
-        );
+        let sweep = sqlx::query_scalar(concat!(
+            "SELECT larder.sweep_thread($1, $2, $3, $4, $5) WHERE ",
+            begin_write!("6", "7")
+        ));
         let sweep = thread.iter().fold(sweep, |sweep, name| sweep.bind(name));
-        Ok(sweep.bind(ROWS_MAX).bind(BYTES_MAX).bind(format).fetch_one(sql).await?)
+        Ok(sweep.bind(ROWS_MAX).bind(BYTES_MAX).bind(write.format).bind(write.commit).fetch_one(sql).await?)
     })
 }
 
 fn sweep_bucket<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     bucket: &'c Names,
 ) -> BoxFuture<'c, Fallible<(i32, u64)>> {
     Box::pin(async move {
-        let sweep = sqlx::query(
-            "SELECT out_state, out_gone FROM larder.sweep_bucket($1, $2, $3, $4, $5) WHERE (SELECT \
-             larder.at_format($6))",
-        );
+        let sweep = sqlx::query(concat!(
+            "SELECT out_state, out_gone FROM larder.sweep_bucket($1, $2, $3, $4, $5) WHERE ",
+            begin_write!("6", "7")
+        ));
         let sweep = bucket.iter().fold(sweep, |sweep, name| sweep.bind(name));
         let row = sweep
             .bind(ROWS_MAX)
             .bind(BYTES_MAX)
             .bind(length(BUCKET_TOMBSTONES_MAX))
-            .bind(format)
+            .bind(write.format)
+            .bind(write.commit)
             .fetch_one(sql)
             .await?;
         Ok((row.try_get(0)?, count(row.try_get(1)?)?))

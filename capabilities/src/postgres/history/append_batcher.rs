@@ -202,7 +202,7 @@ impl RunningStatement {
         let made = self
             .batcher
             .engine
-            .statement(APPEND, &batch, |sql, format, batch| statement::append(sql, format, batch))
+            .statement(APPEND, &batch, |sql, write, batch| statement::append(sql, write, batch))
             .await;
         let took = begun.elapsed();
         let batcher = &self.batcher;

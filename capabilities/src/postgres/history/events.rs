@@ -13,8 +13,8 @@ use super::super::decode::{count, parse_id};
 use super::super::engine::Engine;
 use super::super::failure::{Fallible, corrupt};
 use super::Address;
+use super::lifetime;
 use super::read::{decode, info};
-use super::write;
 use crate::follow::{self, EventLog, OPERATION};
 
 /// The maximum number of events in one page.
@@ -42,17 +42,17 @@ impl EventLog for ThreadLog {
     }
 
     async fn watch(&self, lease: Duration) -> Result<bool> {
-        let format = self.engine.format();
+        let write = self.engine.write();
         let watch = self
             .engine
-            .read(OPERATION, &self.address, |sql, address| write::watch(sql, format, address, lease));
+            .read(OPERATION, &self.address, |sql, address| lifetime::watch(sql, write, address, lease));
         watch.await
     }
 
     async fn last(&self) -> Result<Seq> {
-        let format = self.engine.format();
+        let write = self.engine.write();
         let stands =
-            self.engine.read(OPERATION, &self.address, |sql, address| info(sql, format, address)).await?;
+            self.engine.read(OPERATION, &self.address, |sql, address| info(sql, write, address)).await?;
         Ok(stands.last)
     }
 }

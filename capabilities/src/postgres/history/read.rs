@@ -11,6 +11,7 @@ use sqlx::{PgConnection, Row};
 
 use super::super::decode::{count, parse_id};
 use super::super::encode::{integer, length};
+use super::super::engine::{Write, begin_write};
 use super::super::failure::{Fallible, corrupt};
 use super::Address;
 
@@ -255,7 +256,7 @@ pub(super) fn decode(row: &PgRow, column: usize) -> Fallible<Arc<ChatMessage>> {
 /// Returns the state of the thread. Records a passed expiry as a clear event.
 pub(super) fn info<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     address: &'c Address,
 ) -> BoxFuture<'c, Fallible<ThreadInfo>> {
     Box::pin(async move {
@@ -266,9 +267,17 @@ pub(super) fn info<'c>(
             sqlx::query(select).bind(namespace).bind(agent).bind(session).fetch_optional(&mut *sql).await?;
         let expired = found.as_ref().map_or(Ok(false), |row| row.try_get(3))?;
         let found = if expired {
-            let expire = "SELECT messages, bytes, last_seq FROM larder.expire_thread($1, $2, $3)
-                 WHERE (SELECT larder.at_format($4))";
-            let expire = sqlx::query(expire).bind(namespace).bind(agent).bind(session).bind(format);
+            let expire = concat!(
+                "SELECT messages, bytes, last_seq FROM larder.expire_thread($1, $2, $3)
+                 WHERE ",
+                begin_write!("4", "5")
+            );
+            let expire = sqlx::query(expire)
+                .bind(namespace)
+                .bind(agent)
+                .bind(session)
+                .bind(write.format)
+                .bind(write.commit);
             expire.fetch_optional(sql).await?
         } else {
             found

@@ -11,6 +11,7 @@ use sqlx::{PgConnection, Row};
 
 use super::super::decode::count;
 use super::super::encode::{length, millis};
+use super::super::engine::{Write, begin_write};
 use super::super::failure::Fallible;
 use super::{APPEND, Address};
 
@@ -74,7 +75,8 @@ const APPEND_ONE: &str = "WITH t AS (
             s.expires_ms END
         WHERE s.namespace = $1 AND s.agent = $2 AND s.session = $3
             AND (s.expires_ms IS NULL OR larder.is_to_come(s.expires_ms))
-            AND (SELECT v.version FROM larder.schema_version v) = $9
+            AND (SELECT v.version FROM larder.schema_version v
+                WHERE set_config('synchronous_commit', $10, true) <> '') = $9
         RETURNING CASE WHEN s.watched_until_ms IS NULL THEN s.id
                 ELSE larder.announced(s.id, s.watched_until_ms, $1, $2, $3) END AS id,
             s.last_seq, s.bytes
@@ -84,7 +86,7 @@ const APPEND_ONE: &str = "WITH t AS (
     RETURNING seq";
 
 /// Appends one message and returns its number.
-async fn append_one(sql: &mut PgConnection, format: i64, append: &Append) -> Fallible<Option<Appended>> {
+async fn append_one(sql: &mut PgConnection, write: Write, append: &Append) -> Fallible<Option<Appended>> {
     let batch = &append.batch;
     let ([run], [size], [body]) = (&batch.runs[..], &batch.sizes[..], &batch.bodies[..]) else {
         return Ok(None);
@@ -103,7 +105,8 @@ async fn append_one(sql: &mut PgConnection, format: i64, append: &Append) -> Fal
         .bind(body)
         .bind(author)
         .bind(role)
-        .bind(format)
+        .bind(write.format)
+        .bind(write.commit)
         .fetch_optional(sql)
         .await?;
     let Some(row) = row else { return Ok(None) };
@@ -113,18 +116,19 @@ async fn append_one(sql: &mut PgConnection, format: i64, append: &Append) -> Fal
 
 pub(super) fn append<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     append: &'c Append,
 ) -> BoxFuture<'c, Fallible<Appended>> {
     Box::pin(async move {
-        if let Some(appended) = append_one(sql, format, append).await? {
+        if let Some(appended) = append_one(sql, write, append).await? {
             return Ok(appended);
         }
         let (namespace, agent, session) = append.address.key();
-        let row = sqlx::query(
+        let row = sqlx::query(concat!(
             "SELECT out_first, out_last FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-             WHERE (SELECT larder.at_format($13))",
-        )
+             WHERE ",
+            begin_write!("13", "14")
+        ))
         .bind(namespace)
         .bind(agent)
         .bind(session)
@@ -137,7 +141,8 @@ pub(super) fn append<'c>(
         .bind(append.key.as_ref().map(|(_, digest)| &digest[..]))
         .bind(append.ttl.map(|ttl| millis(ttl.after)))
         .bind(append.ttl.is_some_and(|ttl| ttl.refresh_on_use))
-        .bind(format)
+        .bind(write.format)
+        .bind(write.commit)
         .fetch_one(sql)
         .await?;
         match (row.try_get(0)?, row.try_get(1)?) {
@@ -152,107 +157,49 @@ pub(super) fn append<'c>(
     })
 }
 
-/// Records a passed expiry as a clear event.
-pub(super) fn expire<'c>(
-    sql: &'c mut PgConnection,
-    format: i64,
-    address: &'c Address,
-) -> BoxFuture<'c, Fallible<()>> {
-    Box::pin(async move {
-        let (namespace, agent, session) = address.key();
-        let expire =
-            sqlx::query("SELECT 1 FROM larder.expire_thread($1, $2, $3) WHERE (SELECT larder.at_format($4))");
-        expire.bind(namespace).bind(agent).bind(session).bind(format).execute(sql).await?;
-        Ok(())
-    })
-}
-
-/// Returns the number under which the thread's changes are announced. Records a passed expiry as a clear
-/// event.
-pub(super) fn notify_number<'c>(
-    sql: &'c mut PgConnection,
-    format: i64,
-    address: &'c Address,
-) -> BoxFuture<'c, Fallible<i64>> {
-    Box::pin(async move {
-        let (namespace, agent, session) = address.key();
-        let number = sqlx::query_scalar(
-            "SELECT larder.wake('h', $1, $2, $3) FROM (SELECT count(*) FROM larder.expire_thread($1, $2, \
-             $3)) expired
-             WHERE (SELECT larder.at_format($4))",
-        );
-        Ok(number.bind(namespace).bind(agent).bind(session).bind(format).fetch_one(sql).await?)
-    })
-}
-
-/// Marks the thread as watched for the lease. Returns false if that cannot be stored.
-pub(super) fn watch<'c>(
-    sql: &'c mut PgConnection,
-    format: i64,
-    address: &'c Address,
-    lease: Duration,
-) -> BoxFuture<'c, Fallible<bool>> {
-    Box::pin(async move {
-        let (namespace, agent, session) = address.key();
-        let watch = sqlx::query_scalar(
-            "SELECT larder.watch_thread($1, $2, $3, $4) WHERE (SELECT larder.at_format($5))",
-        );
-        let watch = watch.bind(namespace).bind(agent).bind(session).bind(millis(lease)).bind(format);
-        Ok(watch.fetch_one(sql).await?)
-    })
-}
-
-/// Extends the life of a thread that was read at `read_ms`. A life that was set, ended or extended further
-/// since then stays as it is.
-pub(super) fn refresh<'c>(
-    sql: &'c mut PgConnection,
-    format: i64,
-    address: &'c Address,
-    read_ms: i64,
-) -> BoxFuture<'c, Fallible<()>> {
-    Box::pin(async move {
-        let (namespace, agent, session) = address.key();
-        sqlx::query(
-            "UPDATE larder.threads SET expires_ms = $4 + ttl_ms
-             WHERE namespace = $1 AND agent = $2 AND session = $3
-                AND ttl_refresh AND expires_ms > $4 AND expires_ms < $4 + ttl_ms
-                AND (SELECT larder.at_format($5))",
-        )
-        .bind(namespace)
-        .bind(agent)
-        .bind(session)
-        .bind(read_ms)
-        .bind(format)
-        .execute(sql)
-        .await?;
-        Ok(())
-    })
-}
-
 pub(super) fn clear<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     address: &'c Address,
 ) -> BoxFuture<'c, Fallible<u64>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
-        let clear =
-            sqlx::query_scalar("SELECT larder.clear_thread($1, $2, $3) WHERE (SELECT larder.at_format($4))");
-        count(clear.bind(namespace).bind(agent).bind(session).bind(format).fetch_one(sql).await?)
+        let clear = sqlx::query_scalar(concat!(
+            "SELECT larder.clear_thread($1, $2, $3) WHERE ",
+            begin_write!("4", "5")
+        ));
+        count(
+            clear
+                .bind(namespace)
+                .bind(agent)
+                .bind(session)
+                .bind(write.format)
+                .bind(write.commit)
+                .fetch_one(sql)
+                .await?,
+        )
     })
 }
 
 pub(super) fn clear_run<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     address: &'c Address,
     run: &'c RunId,
 ) -> BoxFuture<'c, Fallible<u64>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
-        let clear =
-            sqlx::query_scalar("SELECT larder.clear_run($1, $2, $3, $4) WHERE (SELECT larder.at_format($5))");
-        let clear = clear.bind(namespace).bind(agent).bind(session).bind(run.as_str()).bind(format);
+        let clear = sqlx::query_scalar(concat!(
+            "SELECT larder.clear_run($1, $2, $3, $4) WHERE ",
+            begin_write!("5", "6")
+        ));
+        let clear = clear
+            .bind(namespace)
+            .bind(agent)
+            .bind(session)
+            .bind(run.as_str())
+            .bind(write.format)
+            .bind(write.commit);
         count(clear.fetch_one(sql).await?)
     })
 }
@@ -267,7 +214,7 @@ pub(super) fn target_is_there() -> Error {
 
 pub(super) fn fork<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     source: &'c Address,
     target: &'c Address,
     up_to: Seq,
@@ -275,17 +222,19 @@ pub(super) fn fork<'c>(
     Box::pin(async move {
         let (namespace, from_agent, from_session) = source.key();
         let (_, to_agent, to_session) = target.key();
-        let row = sqlx::query(
+        let row = sqlx::query(concat!(
             "SELECT out_state, out_messages, out_last FROM larder.fork_thread($1, $2, $3, $4, $5, $6)
-             WHERE (SELECT larder.at_format($7))",
-        )
+             WHERE ",
+            begin_write!("7", "8")
+        ))
         .bind(namespace)
         .bind(from_agent)
         .bind(from_session)
         .bind(to_agent)
         .bind(to_session)
         .bind(up_to.get())
-        .bind(format)
+        .bind(write.format)
+        .bind(write.commit)
         .fetch_one(sql)
         .await?;
         match row.try_get::<i32, _>(0)? {
@@ -311,17 +260,18 @@ pub(super) struct Replace {
 
 pub(super) fn replace<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     replace: &'c Replace,
 ) -> BoxFuture<'c, Fallible<Replaced>> {
     let conflict = |message| Err(Error::new(ErrorKind::Conflict, "history.replace", message).into());
     Box::pin(async move {
         let (namespace, agent, session) = replace.address.key();
-        let row = sqlx::query(
+        let row = sqlx::query(concat!(
             "SELECT out_state, out_removed, out_seq
              FROM larder.replace_beginning($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             WHERE (SELECT larder.at_format($11))",
-        )
+             WHERE ",
+            begin_write!("11", "12")
+        ))
         .bind(namespace)
         .bind(agent)
         .bind(session)
@@ -332,7 +282,8 @@ pub(super) fn replace<'c>(
         .bind(&replace.batch.roles)
         .bind(&replace.batch.sizes)
         .bind(&replace.batch.bodies)
-        .bind(format)
+        .bind(write.format)
+        .bind(write.commit)
         .fetch_one(sql)
         .await?;
         match row.try_get::<i32, _>(0)? {
@@ -343,38 +294,17 @@ pub(super) fn replace<'c>(
     })
 }
 
-/// Sets or removes the time to live, and returns true if the thread holds messages.
-pub(super) fn set_ttl<'c>(
-    sql: &'c mut PgConnection,
-    format: i64,
-    address: &'c Address,
-    ttl: Option<Ttl>,
-) -> BoxFuture<'c, Fallible<bool>> {
-    Box::pin(async move {
-        let (namespace, agent, session) = address.key();
-        let set = sqlx::query_scalar(
-            "SELECT larder.set_ttl($1, $2, $3, $4, $5) WHERE (SELECT larder.at_format($6))",
-        )
-        .bind(namespace)
-        .bind(agent)
-        .bind(session)
-        .bind(ttl.map(|ttl| millis(ttl.after)))
-        .bind(ttl.is_some_and(|ttl| ttl.refresh_on_use))
-        .bind(format);
-        Ok(set.fetch_one(sql).await?)
-    })
-}
-
 /// Erases some of the namespace's threads, and returns true if any existed.
 pub(super) fn erase<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     namespace: &'c Namespace,
 ) -> BoxFuture<'c, Fallible<bool>> {
     Box::pin(async move {
         let erase =
-            sqlx::query_scalar("SELECT larder.erase_threads($1, $2) WHERE (SELECT larder.at_format($3))");
-        let erase = erase.bind(namespace.as_str()).bind(ERASED_AT_ONCE_MAX).bind(format);
+            sqlx::query_scalar(concat!("SELECT larder.erase_threads($1, $2) WHERE ", begin_write!("3", "4")));
+        let erase =
+            erase.bind(namespace.as_str()).bind(ERASED_AT_ONCE_MAX).bind(write.format).bind(write.commit);
         let erased: i64 = erase.fetch_one(sql).await?;
         Ok(erased > 0)
     })

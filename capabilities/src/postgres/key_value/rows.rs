@@ -11,6 +11,7 @@ use sqlx::{PgConnection, Row};
 
 use super::super::decode::{count, parse_id, timestamp};
 use super::super::encode::{integer, length, millis};
+use super::super::engine::{Write, begin_write};
 use super::super::failure::Fallible;
 
 /// The namespace and name that identify a bucket.
@@ -37,7 +38,7 @@ fn conflict(operation: &'static str) -> Error {
 
 pub(super) fn put<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     put: &'c Put,
 ) -> BoxFuture<'c, Fallible<Revision>> {
     const OPERATION: &str = "key_value.put";
@@ -48,9 +49,10 @@ pub(super) fn put<'c>(
             KeyValueCondition::AtRevision(at) => Some(integer(at.get())),
             _ => return Err(Error::unknown_value(OPERATION, "condition").into()),
         };
-        let revision: Option<i64> = sqlx::query_scalar(
-            "SELECT larder.kv_put($1, $2, $3, $4, $5, $6, $7) WHERE (SELECT larder.at_format($8))",
-        )
+        let revision: Option<i64> = sqlx::query_scalar(concat!(
+            "SELECT larder.kv_put($1, $2, $3, $4, $5, $6, $7) WHERE ",
+            begin_write!("8", "9")
+        ))
         .bind(put.address.namespace.as_str())
         .bind(put.address.bucket.as_str())
         .bind(put.key.as_str())
@@ -58,7 +60,8 @@ pub(super) fn put<'c>(
         .bind(put.options.ttl.map(millis))
         .bind(at)
         .bind(length(BUCKET_TOMBSTONES_MAX))
-        .bind(format)
+        .bind(write.format)
+        .bind(write.commit)
         .fetch_one(sql)
         .await?;
         match revision {
@@ -76,21 +79,23 @@ pub(super) fn put<'c>(
 
 pub(super) fn delete<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     address: &'c Address,
     key: &'c Key,
     at: Option<Revision>,
 ) -> BoxFuture<'c, Fallible<bool>> {
     Box::pin(async move {
-        let deleted: Option<bool> = sqlx::query_scalar(
-            "SELECT larder.kv_delete($1, $2, $3, $4, $5) WHERE (SELECT larder.at_format($6))",
-        )
+        let deleted: Option<bool> = sqlx::query_scalar(concat!(
+            "SELECT larder.kv_delete($1, $2, $3, $4, $5) WHERE ",
+            begin_write!("6", "7")
+        ))
         .bind(address.namespace.as_str())
         .bind(address.bucket.as_str())
         .bind(key.as_str())
         .bind(at.map(|at| integer(at.get())))
         .bind(length(BUCKET_TOMBSTONES_MAX))
-        .bind(format)
+        .bind(write.format)
+        .bind(write.commit)
         .fetch_one(sql)
         .await?;
         deleted.ok_or_else(|| conflict("key_value.delete").into())

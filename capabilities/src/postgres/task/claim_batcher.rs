@@ -106,8 +106,8 @@ impl BoardServer {
                 .statement(
                     CLAIM,
                     &(&self.board, &workers),
-                    |connection, format, &((namespace, board), workers)| {
-                        Box::pin(steps::claim(connection, namespace, board, workers, format))
+                    |connection, write, &((namespace, board), workers)| {
+                        Box::pin(steps::claim(connection, namespace, board, workers, write))
                     },
                 )
                 .await;

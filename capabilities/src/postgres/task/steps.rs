@@ -12,6 +12,7 @@ use sqlx::{PgConnection, Row};
 
 use super::rows::{find_task, lock_board, not_found, task, task_columns, update_task};
 use super::{CLAIM, FORCE_RETRY, RENEW, RETRY, UPDATE};
+use crate::postgres::engine::{Write, begin_write};
 use crate::postgres::failure::{Fallible, corrupt};
 use crate::postgres::{decode, encode};
 
@@ -149,12 +150,13 @@ pub(super) async fn claim(
     namespace: &Namespace,
     board: &BoardId,
     workers: &[(&WorkerId, Duration)],
-    format: i64,
+    write: Write,
 ) -> Fallible<Vec<Claim>> {
     let claim = concat!(
         "SELECT ",
         task_columns!(),
-        " FROM larder.claim_tasks($1, $2, $3, $4, $5) WHERE (SELECT larder.at_format($6))"
+        " FROM larder.claim_tasks($1, $2, $3, $4, $5) WHERE ",
+        begin_write!("6", "7")
     );
     let rows = sqlx::query(claim)
         .bind(namespace.as_str())
@@ -162,7 +164,8 @@ pub(super) async fn claim(
         .bind(board.agent.as_str())
         .bind(workers.iter().map(|(worker, _)| worker.as_str()).collect::<Vec<_>>())
         .bind(workers.iter().map(|(_, lease)| encode::millis(*lease)).collect::<Vec<_>>())
-        .bind(format)
+        .bind(write.format)
+        .bind(write.commit)
         .fetch_all(connection)
         .await?;
     let claim = |row| {

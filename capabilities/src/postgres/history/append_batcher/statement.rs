@@ -8,6 +8,7 @@ use sqlx::{PgConnection, Row};
 
 use super::{APPEND, Address, Queued};
 use crate::postgres::encode::length;
+use crate::postgres::engine::{Write, begin_write};
 use crate::postgres::failure::{Fallible, corrupt};
 
 /// The threads of a batch, column by column.
@@ -87,16 +88,17 @@ fn columns(batch: &[Queued]) -> (Threads<'_>, Messages<'_>, Vec<Part>) {
 /// client holds the thread's lock.
 pub(super) fn append<'c>(
     sql: &'c mut PgConnection,
-    format: i64,
+    write: Write,
     batch: &'c [Queued],
 ) -> BoxFuture<'c, Fallible<Vec<Option<Appended>>>> {
     Box::pin(async move {
         let (threads, messages, parts) = columns(batch);
-        let rows = sqlx::query(
+        let rows = sqlx::query(concat!(
             "SELECT place, before
              FROM larder.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-             WHERE (SELECT larder.at_format($14))",
-        )
+             WHERE ",
+            begin_write!("14", "15")
+        ))
         .bind(&threads.namespaces)
         .bind(&threads.agents)
         .bind(&threads.sessions)
@@ -110,7 +112,8 @@ pub(super) fn append<'c>(
         .bind(&messages.roles)
         .bind(&messages.sizes)
         .bind(&messages.bodies)
-        .bind(format)
+        .bind(write.format)
+        .bind(write.commit)
         .fetch_all(sql)
         .await?;
         let mut before = vec![None; threads.namespaces.len()];
