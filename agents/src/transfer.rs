@@ -19,7 +19,8 @@
 //!
 //! The target assigns its own numbers, so readers and watchers must start again there. Reading a thread
 //! counts as a use, which extends a time to live that use extends. Two backends are compared by the
-//! [`Digest`] of a scan. It compares numbers in metadata by value, and of an expiry only its presence.
+//! [`Digest`] of a scan. It compares numbers in metadata by value. For an expiry, it compares only the
+//! presence.
 //!
 //! No other writer should be active during a copy. If one is, the two sides differ, and the copy reports it.
 //!

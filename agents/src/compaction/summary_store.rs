@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_is_held_by_one_and_ends_when_it_is_released_or_over() {
+    async fn a_claim_has_one_holder_and_ends_on_release_or_expiry() {
         let (_, store) = open();
         let thread = Thread::new("a", "s").unwrap();
         let lasts = Duration::from_secs(60);

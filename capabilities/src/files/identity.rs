@@ -1,7 +1,7 @@
 //! The identity of a file: its device and its inode.
 //!
-//! A program that has a file open goes on with it after the file was moved, replaced or removed. A program
-//! that opens the path later would not find what the first one wrote.
+//! A program with an open file continues to use it after the file was moved, replaced or removed. A program
+//! that opens the path later does not find those writes.
 
 use std::path::Path;
 

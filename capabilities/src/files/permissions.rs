@@ -9,10 +9,10 @@ const PARAMETER: &str = "permissions";
 const OWNER: u32 = 0o600;
 const ANYONE: u32 = 0o666;
 
-/// The permissions of the files that a store creates, whatever the umask of the program. Folders also get
+/// The permissions of the files that a store creates, regardless of the program's umask. Folders also get
 /// the permission to enter them. Files and folders that exist keep their permissions.
 ///
-/// The default is `0600`: only the account of the program can read and write. On other systems than Unix
+/// The default is `0600`: only the account of the program can read and write. On systems other than Unix,
 /// the permissions of the parent folder apply.
 ///
 /// ```
@@ -50,7 +50,7 @@ impl FilePermissions {
         self.0
     }
 
-    /// Returns the mode of a folder: who can read it can enter it.
+    /// Returns the mode of a folder. Accounts that can read it can also enter it.
     #[cfg(all(feature = "fs", unix))]
     pub(crate) const fn folder_mode(self) -> u32 {
         self.0 | (self.0 & 0o444) >> 2

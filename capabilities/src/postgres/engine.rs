@@ -44,12 +44,12 @@ const GRACE: Duration = Duration::from_secs(5);
 const SILENT: &str = "the database did not respond in time; check its host, port and load, or raise \
                       `acquire_timeout_ms` or `statement_timeout_ms`";
 
-/// What each write checks and sets in its own transaction, without another round trip.
+/// The values that each write checks or sets in its transaction, without another round trip.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write {
     /// The format that the database must have.
     pub(crate) format: i64,
-    /// The value of `synchronous_commit` that was read at opening, which the declared durability follows from.
+    /// The value of `synchronous_commit` at opening, from which the declared durability follows.
     /// The default of the role or the database may change later.
     pub(crate) commit: &'static str,
 }

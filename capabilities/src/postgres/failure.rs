@@ -65,7 +65,8 @@ impl Failure {
 
     /// Returns true if the transaction may not write: the server is a standby, or a setting says so.
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("25006"))
+        const READ_ONLY: Option<&str> = Some("25006");
+        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.code().as_deref() == READ_ONLY)
     }
 
     /// Returns the error for the caller of `operation`.

@@ -60,7 +60,8 @@ const RECORD_COMMITS: &str = "CREATE TABLE public.commits (relation text, settin
     DECLARE
         r record;
     BEGIN
-        FOR r IN SELECT relname FROM pg_class WHERE relnamespace = 'larder'::regnamespace AND relkind = 'r' LOOP
+        FOR r IN SELECT relname FROM pg_class
+            WHERE relnamespace = 'larder'::regnamespace AND relkind = 'r' LOOP
             EXECUTE format('CREATE CONSTRAINT TRIGGER record_commit AFTER INSERT OR UPDATE OR DELETE ON
                 larder.%I DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
                 EXECUTE FUNCTION public.record_commit()', r.relname);

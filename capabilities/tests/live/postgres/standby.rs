@@ -28,7 +28,7 @@ pub(crate) async fn a_standby_is_unavailable_and_not_forbidden() {
                     Ok(seen) if seen.len() == 1 => break standby,
                     _ => {}
                 },
-                // The database is not there yet, or its schema is not.
+                // The database or its schema does not exist yet.
                 Err(error) => {
                     assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unavailable), "{error}")
                 }
