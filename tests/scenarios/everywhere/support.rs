@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_agents::compaction::{SummarySettings, SummaryStore, begin_with_summary};
 use larder_agents::tokens::TokenCounter;
+use larder_kernel::random::Random;
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
     Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, LanguageModel,
@@ -188,7 +189,7 @@ pub fn settings() -> SummarySettings {
 /// Summaries on a store that sometimes fails, before or after its write.
 pub struct Shaky {
     inner: Arc<dyn KeyValueStore>,
-    dice: Mutex<Dice>,
+    dice: Mutex<Random>,
     sides: u64,
 }
 
@@ -201,11 +202,11 @@ impl fmt::Debug for Shaky {
 impl Shaky {
     /// Fails on average once in `sides` calls.
     pub fn new(inner: Arc<dyn KeyValueStore>, seed: u64, sides: u64) -> Self {
-        Self { inner, dice: Mutex::new(Dice(seed)), sides }
+        Self { inner, dice: Mutex::new(Random::new(seed)), sides }
     }
 
     fn shake(&self) -> Result<()> {
-        match self.dice.lock().unwrap().roll(self.sides) {
+        match self.dice.lock().unwrap().draw() % self.sides {
             0 => Err(Error::new(ErrorKind::Unavailable, "shaky", "away")),
             _ => Ok(()),
         }
@@ -270,19 +271,5 @@ impl KeyValueStore for Shaky {
 
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         self.inner.watch(bucket, prefix, after).await
-    }
-}
-
-/// Random numbers that a seed reproduces.
-pub struct Dice(pub u64);
-
-impl Dice {
-    /// Returns one of `0..sides`.
-    pub fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides
     }
 }
