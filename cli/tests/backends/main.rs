@@ -51,8 +51,6 @@ const GROUPS: &[(&str, Group)] = &[
     #[cfg(feature = "full")]
     ("live", live::group),
     #[cfg(feature = "full")]
-    ("conditional", conditional::group),
-    #[cfg(feature = "full")]
     ("kill", kill::group),
     #[cfg(feature = "full")]
     ("scale", scale::group),
