@@ -20,8 +20,6 @@ mod kill;
 mod layers;
 #[cfg(feature = "full")]
 mod live;
-#[path = "../../../conformance/tests/suite/lossy.rs"]
-mod lossy;
 #[cfg(feature = "full")]
 mod mcp;
 mod moving;

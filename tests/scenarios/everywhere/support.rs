@@ -8,15 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use larder_agents::compaction::{SummarySettings, SummaryStore, begin_with_summary};
 use larder_agents::tokens::TokenCounter;
 use larder_kernel::random::Random;
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
-    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, LanguageModel,
-    LanguageModelRequest, Namespace, OptionSet, Origin, Page, PageRequest, Result, Revision, Store, Thread,
-    Window,
+    ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, KeyValueStore, LanguageModel,
+    LanguageModelRequest, Origin, Result, Thread, Window, forward,
 };
 
 use crate::test_backend::{Room, TestBackend as Backend};
@@ -213,63 +210,21 @@ impl Shaky {
     }
 }
 
-#[async_trait]
-impl Store for Shaky {
-    fn namespace(&self) -> &Namespace {
-        self.inner.namespace()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn options(&self) -> OptionSet {
-        self.inner.options()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.inner.erase().await
-    }
+macro_rules! shaky {
+    ($self:ident KeyValueStore put($bucket:ident, $key:ident, $value:ident, $options:ident)) => {{
+        $self.shake()?;
+        let revision = $self.inner.put($bucket, $key, $value, $options).await?;
+        $self.shake().map(|()| revision)
+    }};
+    ($self:ident KeyValueStore get($bucket:ident, $key:ident)) => {{
+        $self.shake()?;
+        $self.inner.get($bucket, $key).await
+    }};
+    // A claim that is not released would outlast the test, so a deletion never fails.
+    ($self:ident $contract:ident $method:ident($($argument:ident),*)) => {
+        $self.inner.$method($($argument),*).await
+    };
 }
 
-#[async_trait]
-impl KeyValueStore for Shaky {
-    async fn put(
-        &self,
-        bucket: &BucketName,
-        key: &Key,
-        value: Bytes,
-        options: KeyValuePutOptions,
-    ) -> Result<Revision> {
-        self.shake()?;
-        let revision = self.inner.put(bucket, key, value, options).await?;
-        self.shake().map(|()| revision)
-    }
-
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
-        self.shake()?;
-        self.inner.get(bucket, key).await
-    }
-
-    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
-        // A claim that is not released would outlast the test.
-        self.inner.delete(bucket, key, at).await
-    }
-
-    async fn list(
-        &self,
-        bucket: &BucketName,
-        prefix: &str,
-        page: PageRequest<Key>,
-    ) -> Result<Page<KeyRevision, Key>> {
-        self.inner.list(bucket, prefix, page).await
-    }
-
-    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
-        self.inner.list_buckets(page).await
-    }
-
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
-        self.inner.watch(bucket, prefix, after).await
-    }
-}
+forward!(Store for Shaky);
+forward!(KeyValueStore for Shaky, shaky);
