@@ -61,15 +61,8 @@ impl Fixed {
 
 /// Random neighbors.
 fn targets(nodes: usize) -> Outcome<Vec<u32>> {
-    let mut number: u64 = 0x9E37_79B9_7F4A_7C15;
-    (0..nodes * DEGREE)
-        .map(|_| {
-            number ^= number << 13;
-            number ^= number >> 7;
-            number ^= number << 17;
-            Ok(u32::try_from(usize::try_from(number >> 33)? % nodes)?)
-        })
-        .collect()
+    let mut random = larder_kernel::random::Random::new(1);
+    (0..nodes * DEGREE).map(|_| Ok(u32::try_from(random.below(nodes))?)).collect()
 }
 
 fn id(node: usize) -> larder_kernel::Result<EntityId> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder::Stores;
+use larder_kernel::random::Random;
 use larder_kernel::{
     Direction, Entity, EntityId, EntityType, GraphStore, Metadata, Namespace, NeighborQuery, Relationship,
     RelationshipId, RelationshipType, SubGraph,
@@ -18,7 +19,6 @@ use rusqlite::config::DbConfig;
 use sqlx::PgConnection;
 
 use super::figure::{Figure, Subject, Target, Unit, in_turns};
-use super::payload::Numbers;
 use super::postgres::{VARIABLE, connect, settings};
 use super::window::micros_each;
 use super::{Outcome, Plan};
@@ -60,9 +60,9 @@ impl Graph {
         for batch in entities.chunks(BATCH) {
             self.graph.upsert_entities(batch.to_vec()).await?;
         }
-        let mut numbers = Numbers::new(7);
+        let mut numbers = Random::new(7);
         let mut relationship = |number: u64| -> Outcome<Relationship> {
-            let (source, target) = (id(number / DEGREE)?, id((numbers.next() >> 33) % self.nodes)?);
+            let (source, target) = (id(number / DEGREE)?, id((numbers.draw() >> 33) % self.nodes)?);
             let properties = Metadata::new().with("since", 1990 + number % 30);
             let name = RelationshipId::new(format!("relationship-{number}"))?;
             Ok(Relationship::new(name, knows.clone(), source, target).with_properties(properties))

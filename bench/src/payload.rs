@@ -1,34 +1,19 @@
 //! Bytes that do not compress, the same in every run.
 
 use bytes::Bytes;
+use larder_kernel::random::Random;
 use larder_kernel::{ChatMessage, ToolCall, ToolResult};
 
 /// Characters of a message's text.
 pub(super) const TEXT_BYTES: usize = 1_000;
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// A sequence of pseudorandom numbers (xorshift).
-pub(super) struct Numbers(u64);
-
-impl Numbers {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
-
 /// Returns a text of 1,000 characters that a database cannot compress to less than half.
 pub(super) fn text(seed: u64) -> String {
-    let mut numbers = Numbers::new(seed);
+    let mut numbers = Random::new(seed);
     let mut text = String::with_capacity(TEXT_BYTES);
     for _ in 0..TEXT_BYTES / 8 {
-        for byte in (numbers.next() >> 32).to_le_bytes().into_iter().take(4) {
+        for byte in (numbers.draw() >> 32).to_le_bytes().into_iter().take(4) {
             text.extend([byte >> 4, byte & 15].map(|digit| char::from(HEX_DIGITS[usize::from(digit)])));
         }
     }
@@ -37,15 +22,15 @@ pub(super) fn text(seed: u64) -> String {
 
 /// Returns 9 KB of JSON, as a tool returns it.
 pub(super) fn json(seed: u64) -> String {
-    let mut numbers = Numbers::new(seed);
+    let mut numbers = Random::new(seed);
     let mut text = String::with_capacity(9_100);
     for place in 0.. {
         if text.len() >= 9_000 {
             break;
         }
         let (celsius, sky) = (
-            numbers.next() % 40,
-            ["clear", "rain", "snow", "fog"][usize::try_from(numbers.next() % 4).unwrap_or(0)],
+            numbers.draw() % 40,
+            ["clear", "rain", "snow", "fog"][usize::try_from(numbers.draw() % 4).unwrap_or(0)],
         );
         text += &format!(
             "{{\"city\":\"city {place}\",\"celsius\":{celsius},\"sky\":\"{sky}\",\"wind\":null}},\n"
@@ -79,11 +64,11 @@ pub(super) fn turns(first: u64, count: u32) -> Vec<ChatMessage> {
 
 /// Returns the bytes of a blob.
 pub(super) fn blob(mebibytes: u32) -> Bytes {
-    let mut numbers = Numbers::new(1);
+    let mut numbers = Random::new(1);
     let words = usize::try_from(mebibytes).unwrap_or(usize::MAX).saturating_mul(1024 * 1024 / 8);
     let mut bytes = Vec::with_capacity(words * 8);
     for _ in 0..words {
-        bytes.extend_from_slice(&numbers.next().to_le_bytes());
+        bytes.extend_from_slice(&numbers.draw().to_le_bytes());
     }
     Bytes::from(bytes)
 }

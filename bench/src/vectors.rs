@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use larder::memory::InMemoryVectorStore;
+use larder_kernel::random::Random;
 use larder_kernel::{
     CollectionName, Document, DocumentId, Embedding, Filter, Metadata, PutMode, SearchHit, SearchRequest,
     VectorStore,
@@ -19,7 +20,6 @@ use larder_kernel::{
 use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit};
 use super::limits;
-use super::payload::Numbers;
 use super::pgbench::run;
 use super::{Outcome, Plan};
 
@@ -95,13 +95,13 @@ pub(super) struct Vectors {
 
 /// Returns numbers with a bell-shaped distribution around zero.
 fn bell(seed: u64, count: usize) -> Vec<f32> {
-    let mut numbers = Numbers::new(seed);
+    let mut numbers = Random::new(seed);
     // The first numbers of neighboring seeds are similar.
     (0..8).for_each(|_| {
-        numbers.next();
+        numbers.draw();
     });
     let mut part = move || {
-        let bits = u16::try_from(numbers.next() >> 48).unwrap_or_default();
+        let bits = u16::try_from(numbers.draw() >> 48).unwrap_or_default();
         f32::from(bits) / 65_536.0 - 0.5
     };
     (0..count).map(|_| part() + part() + part() + part()).collect()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use larder_kernel::{
     BlobStore, Capability, Contract, GraphStore, HistoryProvider, KeyValueStore, Namespace, TaskStore,
-    VectorStore,
+    VectorStore, random,
 };
 
 use crate::failure::{CaseResult, Failure};
@@ -152,11 +152,7 @@ impl Context {
     /// Returns a random number from the case's seed: the same for the same `draw` in every run with the seed.
     #[must_use]
     pub fn random(&self, draw: u64) -> u64 {
-        // SplitMix64 (Steele, Lea, Flood 2014): enough for choosing inputs.
-        let mut z = self.seed.wrapping_add(draw.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        random::at(self.seed, draw)
     }
 }
 

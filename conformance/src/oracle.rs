@@ -27,7 +27,7 @@ mod values;
 mod vectors;
 
 use async_trait::async_trait;
-use larder_kernel::{Contract, Error, ErrorKind, Outcome, Result, TaskStatus};
+use larder_kernel::{Contract, Error, ErrorKind, Outcome, Result, TaskStatus, random};
 
 pub use calls::{Calls, Tally};
 pub use cell::Held;
@@ -212,23 +212,18 @@ pub fn unexplained(error: Option<&Error>, op: &Op) -> Option<Defect> {
     Some(Defect::new("STORE-014", format!("{op:?} ended with an error that nothing explains: {error}")))
 }
 
-/// A random number generator: SplitMix64 (Steele, Lea, Flood 2014).
+/// The random choices of a client.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random(random::Random);
 
 impl Random {
     /// Creates a generator from a seed and a name.
     pub fn new(seed: u64, name: &str) -> Self {
-        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, fold))
+        Self(random::Random::new(random::seed_of(seed, name.as_bytes())))
     }
 
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// Returns a number below `limit`, which is not 0.

@@ -222,7 +222,5 @@ pub(crate) fn fresh_namespace() -> Result<Namespace> {
 /// FNV-1a over the case's name, started from the run's seed, so that a case draws the same numbers in every
 /// run.
 fn case_seed(seed: u64, name: &str) -> u64 {
-    name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    larder_kernel::random::seed_of(seed, name.as_bytes())
 }

@@ -24,6 +24,8 @@ pub mod limits;
 mod message;
 mod metadata;
 mod page;
+#[doc(hidden)]
+pub mod random;
 pub mod storage;
 mod timestamp;
 

@@ -19,6 +19,8 @@
 //!   concurrently. Once a call is acknowledged, every later call sees its effect, through any handle.
 
 pub mod blob;
+#[doc(hidden)]
+pub mod forward;
 pub mod graph;
 pub mod guard;
 pub mod history;

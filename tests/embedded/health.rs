@@ -9,9 +9,8 @@ use async_trait::async_trait;
 use larder::Stores;
 use larder_agents::layers::Layers;
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, Error, ErrorKind, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
-    KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest, Result, Revision, Store,
-    StoreSet,
+    BucketName, Capabilities, Error, ErrorKind, Key, KeyValueEntry, KeyValueStore, Namespace, OptionSet,
+    PageRequest, Result, Store, StoreSet,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -44,31 +43,11 @@ impl Store for Away {
 
 #[async_trait]
 impl KeyValueStore for Away {
-    async fn put(&self, _: &BucketName, _: &Key, _: bytes::Bytes, _: KeyValuePutOptions) -> Result<Revision> {
-        pending().await
-    }
-
     async fn get(&self, _: &BucketName, _: &Key) -> Result<Option<KeyValueEntry>> {
         if self.silent {
             return pending().await;
         }
         Err(Error::new(ErrorKind::PermissionDenied, "key_value.get", "the user cannot read"))
-    }
-
-    async fn delete(&self, _: &BucketName, _: &Key, _: Option<Revision>) -> Result<bool> {
-        pending().await
-    }
-
-    async fn list(&self, _: &BucketName, _: &str, _: PageRequest<Key>) -> Result<Page<KeyRevision, Key>> {
-        pending().await
-    }
-
-    async fn list_buckets(&self, _: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
-        pending().await
-    }
-
-    async fn watch(&self, _: &BucketName, _: &str, _: Revision) -> Result<KeyValueEvents> {
-        pending().await
     }
 }
 

@@ -16,21 +16,26 @@ const EXAMPLES: [(&str, &str); 4] = [
 ];
 const POSTGRES: &str = "LARDER_POSTGRES_URL";
 
-/// The folder of the examples, which `cargo test` builds next to the tests.
+/// Runs an example, which `cargo test` builds next to the tests, and returns its output.
 #[track_caller]
-fn prints(example: &str, urls: &[&str], expected: &str) {
+pub(crate) fn output(example: &str, arguments: &[&str]) -> String {
     let mut program: PathBuf = std::env::current_exe().unwrap();
     program.pop();
     program.set_file_name("examples");
     program.push(example);
-    let output = Command::new(&program).args(urls).output().unwrap_or_else(|error| {
+    let output = Command::new(&program).args(arguments).output().unwrap_or_else(|error| {
         panic!(
             "{} does not start ({error}); build it with `cargo build --all-features --example {example}`",
             program.display()
         )
     });
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let printed = String::from_utf8_lossy(&output.stdout);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[track_caller]
+fn prints(example: &str, urls: &[&str], expected: &str) {
+    let printed = output(example, urls);
     assert!(printed.contains(expected), "{printed}");
 }
 

@@ -11,6 +11,7 @@ mod away;
 mod everywhere;
 #[path = "../../capabilities/tests/live/groups.rs"]
 mod groups;
+mod handles;
 mod object_store;
 mod outage;
 mod round_trips;
@@ -26,9 +27,10 @@ use std::process::ExitCode;
 
 use groups::Group;
 
-const GROUPS: [(&str, Group); 9] = [
+const GROUPS: [(&str, Group); 10] = [
     ("object_store", object_store::group),
     ("adapters", adapters::group),
+    ("handles", handles::group),
     ("everywhere", everywhere::group),
     ("runtime", runtime::group),
     ("runtime_backend", runtime_backend::group),

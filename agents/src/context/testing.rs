@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, OptionSet, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
-    StoredMessage, Thread, ThreadInfo, Ttl, check,
+    Capabilities, HistoryProvider, Namespace, OptionSet, Result, Store, StoredMessage, check, forward,
 };
 
 #[derive(Debug)]
@@ -39,11 +37,6 @@ impl CountingHistory {
     pub(crate) fn take_writes(&self) -> u64 {
         self.writes.swap(0, Ordering::SeqCst)
     }
-
-    fn writing(&self) -> &dyn HistoryProvider {
-        self.writes.fetch_add(1, Ordering::SeqCst);
-        &*self.inner
-    }
 }
 
 #[async_trait]
@@ -61,76 +54,33 @@ impl Store for CountingHistory {
     }
 
     async fn erase(&self) -> Result<()> {
-        self.writing().erase().await
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.inner.erase().await
     }
 }
 
-#[async_trait]
-impl HistoryProvider for CountingHistory {
-    async fn append_many(
-        &self,
-        thread: &Thread,
-        messages: Vec<ChatMessage>,
-        options: AppendOptions,
-    ) -> Result<Appended> {
-        self.writing().append_many(thread, messages, options).await
-    }
-
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
-        Ok(self.counted(self.inner.get_messages(thread, offset, limit).await?))
-    }
-
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
-        Ok(self.counted(self.inner.tail(thread, before, limit).await?))
-    }
-
-    async fn tail_matching(
-        &self,
-        thread: &Thread,
-        filter: &MessageFilter,
-        before: Option<Seq>,
-        limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
-        Ok(self.counted(self.inner.tail_matching(thread, filter, before, limit).await?))
-    }
-
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
-        Ok(self.counted(self.inner.page_after(thread, after, limit).await?))
-    }
-
-    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
-        self.inner.thread_info(thread).await
-    }
-
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
-        self.writing().clear(thread).await
-    }
-
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
-        self.writing().clear_run(thread, run).await
-    }
-
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
-        self.writing().fork(source, target, up_to).await
-    }
-
-    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
-        self.writing().replace(thread, replacement).await
-    }
-
-    async fn list_threads(
-        &self,
-        agent: Option<&AgentId>,
-        page: PageRequest<Thread>,
-    ) -> Result<Page<ThreadInfo, Thread>> {
-        self.inner.list_threads(agent, page).await
-    }
-
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
-        self.writing().set_ttl(thread, ttl).await
-    }
-
-    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
-        self.inner.subscribe(thread, after).await
-    }
+macro_rules! counted {
+    (read $self:ident $method:ident($($argument:ident),*)) => {
+        Ok($self.counted($self.inner.$method($($argument),*).await?))
+    };
+    ($self:ident $contract:ident get_messages $arguments:tt) => {
+        counted!(read $self get_messages $arguments)
+    };
+    ($self:ident $contract:ident tail $arguments:tt) => {
+        counted!(read $self tail $arguments)
+    };
+    ($self:ident $contract:ident tail_matching $arguments:tt) => {
+        counted!(read $self tail_matching $arguments)
+    };
+    ($self:ident $contract:ident page_after $arguments:tt) => {
+        counted!(read $self page_after $arguments)
+    };
+    ($self:ident $contract:ident $method:ident($($argument:ident),*)) => {{
+        if !["thread_info", "list_threads", "subscribe"].contains(&stringify!($method)) {
+            $self.writes.fetch_add(1, Ordering::SeqCst);
+        }
+        $self.inner.$method($($argument),*).await
+    }};
 }
+
+forward!(HistoryProvider for CountingHistory, counted);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use larder_kernel::random::Random;
 use larder_kernel::{AgentId, BlobKey, BlobRef, Metadata, RunId, Timestamp, ToolCall};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -226,20 +227,16 @@ fn a_rewritten_message_is_written_in_its_current_form() {
     assert_eq!(to_lines(&message).unwrap(), [r#"{"role":"tool","content":"[cut]","tool_call_id":"c"}"#]);
 }
 
-/// Random values from a seed (SplitMix64).
-struct Chance(u64);
+/// Random values from a seed.
+struct Chance(Random);
 
 impl Chance {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        usize::try_from((mixed ^ (mixed >> 31)) % u64::try_from(bound).unwrap()).unwrap()
+        self.0.below(bound)
     }
 
     fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
+        self.0.pick(of)
     }
 
     fn text(&mut self) -> String {
@@ -422,7 +419,7 @@ fn random_lines_are_exported_unchanged() {
         None => 0..number("LARDER_PROPERTY_CASES").unwrap_or(2_000),
     };
     for seed in seeds {
-        let line = Chance(seed).line();
+        let line = Chance(Random::new(seed)).line();
         let outcome = std::panic::catch_unwind(|| {
             let returned = round_trip(&line);
             assert_eq!(returned.len(), 1);

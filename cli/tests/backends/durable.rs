@@ -15,13 +15,11 @@ use larder::Registry;
 use larder_cli::{durable, url};
 use larder_conformance::{Effort, OpenOptions, StoreSet, Verdict};
 use larder_kernel::{
-    AppendOptions, Appended, Capabilities, ChatMessage, HistoryProvider, Namespace, OptionSet, Result, Seq,
-    Store, StoredMessage, Thread,
+    AppendOptions, Appended, ChatMessage, HistoryProvider, Namespace, Result, Seq, StoredMessage, Thread,
+    forward,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::sync::mpsc;
-
-use crate::lossy;
 
 /// Runs the writer if the level started this program as one.
 pub(crate) fn wrote() -> bool {
@@ -113,33 +111,12 @@ impl Lossy {
     }
 }
 
+forward!(Store for Lossy);
+
+/// The methods that the writer calls.
 #[async_trait]
-impl Store for Lossy {
-    fn namespace(&self) -> &Namespace {
-        self.inner.namespace()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn options(&self) -> OptionSet {
-        self.inner.options()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.inner.erase().await
-    }
-}
-
-lossy::history_of!(Lossy);
-
-impl Lossy {
-    async fn follow(&self, _: &Thread, _: Seq) -> Result<larder_kernel::HistoryEvents> {
-        Err(lossy::never())
-    }
-
-    async fn append(
+impl HistoryProvider for Lossy {
+    async fn append_many(
         &self,
         thread: &Thread,
         messages: Vec<ChatMessage>,
@@ -161,7 +138,7 @@ impl Lossy {
         Ok(Appended::new(numbers[0], numbers[numbers.len() - 1]))
     }
 
-    async fn page(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
         // A read right after an acknowledgement has to wait for the write.
         let known = *self.last.lock().unwrap();
         loop {

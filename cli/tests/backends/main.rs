@@ -20,8 +20,6 @@ mod kill;
 mod layers;
 #[cfg(feature = "full")]
 mod live;
-#[path = "../../../conformance/tests/suite/lossy.rs"]
-mod lossy;
 #[cfg(feature = "full")]
 mod mcp;
 mod moving;
@@ -50,8 +48,6 @@ const GROUPS: &[(&str, Group)] = &[
     ("guarantees", guarantees::group),
     #[cfg(feature = "full")]
     ("live", live::group),
-    #[cfg(feature = "full")]
-    ("conditional", conditional::group),
     #[cfg(feature = "full")]
     ("kill", kill::group),
     #[cfg(feature = "full")]

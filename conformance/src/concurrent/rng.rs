@@ -1,32 +1,26 @@
-//! Pseudorandom numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+//! The random choices of the clients.
+
+use larder_kernel::random::{Random, seed_of};
 
 /// A random number generator.
 #[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(Random);
 
 impl Rng {
     /// Creates a generator from a seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Random::new(seed))
     }
 
     /// Returns the seed of one trial, derived from the run's seed, the subject, and the trial's number.
     pub(crate) fn seed_of(seed: u64, subject: &str, trial: u64) -> u64 {
-        let start = seed ^ 0xcbf2_9ce4_8422_2325;
-        let hash = subject.bytes().chain(trial.to_le_bytes()).fold(start, |hash, byte| {
-            // FNV-1a.
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        Self(hash).next()
+        let name = [subject.as_bytes(), &trial.to_le_bytes()].concat();
+        Random::new(seed_of(seed, &name)).draw()
     }
 
     /// Returns the next number.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// Returns a number below `bound`, which must not be 0.

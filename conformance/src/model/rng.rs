@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use larder_kernel::random;
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::strategy::{Strategy, ValueTree};
@@ -50,21 +51,14 @@ pub(super) fn draw(seed: u64) -> DrawnScript {
     }
 }
 
-/// Mixes several numbers into one, by the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+/// Mixes several numbers into one.
 pub(super) fn mixed(numbers: &[u64]) -> u64 {
-    numbers.iter().fold(0, |state, number| {
-        let mut z = (state ^ number).wrapping_add(0x9E37_79B9_7F4A_7C15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    })
+    numbers.iter().fold(0, |state, number| random::at(state ^ number, 1))
 }
 
 /// Hashes a text by FNV-1a.
 pub(super) fn of_text(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    random::seed_of(0, text.as_bytes())
 }
 
 /// The numbers of an operation, consumed one after another.

@@ -8,7 +8,6 @@ mod concurrent;
 mod faults;
 mod figures;
 mod layout;
-mod lossy;
 mod model;
 mod prose;
 mod scripts;

@@ -9,17 +9,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use larder_kernel::{
-    AppendOptions, Appended, BucketInfo, BucketName, Capabilities, ChatMessage, Durability, Error, ErrorKind,
-    HistoryEvent, HistoryEventKind, HistoryEvents, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Outcome, Page,
-    PageRequest, RequestOption, Result, Revision, Seq, Store, StoredMessage, Thread,
+    AppendOptions, Appended, BucketName, Capabilities, ChatMessage, Durability, Error, ErrorKind,
+    HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueCondition,
+    KeyValueEntry, KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet,
+    Outcome, Page, PageRequest, RequestOption, Result, Revision, Seq, Store, StoredMessage, Thread,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-
-use crate::lossy;
 
 /// The interval at which a stream polls. It is long, because a fault that hits a poll hits no call.
 const POLL: Duration = Duration::from_millis(20);
@@ -159,10 +157,10 @@ impl Store for Wire {
     }
 }
 
-lossy::history_of!(Wire);
-
-impl Wire {
-    async fn append(
+/// The methods that the clients of the level call.
+#[async_trait]
+impl HistoryProvider for Wire {
+    async fn append_many(
         &self,
         thread: &Thread,
         messages: Vec<ChatMessage>,
@@ -187,7 +185,7 @@ impl Wire {
     }
 
     /// Polls repeatedly on a separate connection.
-    async fn follow(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
         let again = self.defect == Defect::RepeatsAfterLoss && after > Seq::new(1);
         let after = if again { Seq::new(after.get() - 1) } else { after };
         let wire = Self::open(self.defect, self.address, &self.namespace);
@@ -198,7 +196,7 @@ impl Wire {
                     let kind = HistoryEventKind::Appended { message, thread_bytes: 0 };
                     return Some((Ok(HistoryEvent::new(seq, kind)), (wire, thread, seq, page)));
                 }
-                match wire.page(&thread, after, 100).await {
+                match wire.page_after(&thread, after, 100).await {
                     Ok(next) => page = next.into(),
                     Err(_) if wire.defect == Defect::SkipsAfterLoss => after = Seq::new(after.get() + 2),
                     Err(_) if wire.defect == Defect::FallsSilent => std::future::pending().await,
@@ -210,7 +208,7 @@ impl Wire {
         .boxed())
     }
 
-    async fn page(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
         let request = json!({
             "namespace": self.namespace, "call": "page", "thread": thread, "after": after, "limit": limit,
         });
@@ -263,10 +261,6 @@ impl KeyValueStore for Wire {
         let request = json!({ "namespace": self.namespace, "call": "list", "bucket": bucket });
         let answer = self.ask(&request).await?;
         Ok(serde_json::from_value(answer["list"].clone()).unwrap())
-    }
-
-    async fn list_buckets(&self, _: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
-        Err(lossy::never())
     }
 
     async fn watch(&self, bucket: &BucketName, _: &str, after: Revision) -> Result<KeyValueEvents> {

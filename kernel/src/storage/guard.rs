@@ -4,8 +4,6 @@
 //! checks each request before it forwards the call. The wrapper also serves stores that were written before
 //! an option existed, and therefore cannot check it themselves.
 
-mod stores;
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +14,7 @@ use super::{Contract, Store};
 use crate::error::Result;
 use crate::{
     BlobStore, Capabilities, GraphStore, HistoryProvider, KeyValueStore, Namespace, TaskStore, VectorStore,
+    forward,
 };
 
 /// A store that honors fewer options than requests have.
@@ -84,6 +83,78 @@ impl<S: Store + ?Sized> Store for Guarded<S> {
         self.inner.erase().await
     }
 }
+
+/// Returns the options that at least one of the requests sets.
+fn all<T>(requests: &[T], options: impl Fn(&T) -> OptionSet) -> OptionSet {
+    requests.iter().map(options).fold(OptionSet::NONE, OptionSet::union)
+}
+
+/// Checks the options of a request, if the method has a request with options.
+macro_rules! check {
+    ($self:ident HistoryProvider append_many $thread:ident $messages:ident $options:ident) => {
+        $self.check("history.append_many", $options.options())?;
+    };
+    ($self:ident HistoryProvider tail_matching $thread:ident $filter:ident $before:ident $limit:ident) => {
+        $self.check("history.tail_matching", $filter.options())?;
+    };
+    ($self:ident VectorStore search $collection:ident $request:ident) => {
+        $self.check("vectors.search", $request.options())?;
+    };
+    ($self:ident VectorStore search_batch $collection:ident $requests:ident) => {
+        $self.check("vectors.search_batch", all($requests, SearchRequest::options))?;
+    };
+    ($self:ident GraphStore neighbors $entity:ident $query:ident) => {
+        $self.check("graph.neighbors", $query.options())?;
+    };
+    ($self:ident GraphStore find_entities $query:ident $page:ident) => {
+        $self.check("graph.find_entities", $query.options())?;
+    };
+    ($self:ident GraphStore find_relationships $query:ident $page:ident) => {
+        $self.check("graph.find_relationships", $query.options())?;
+    };
+    ($self:ident BlobStore put $key:ident $body:ident $options:ident) => {
+        $self.check("blobs.put", $options.options())?;
+    };
+    ($self:ident BlobStore get $key:ident $options:ident) => {
+        $self.check("blobs.get", $options.options())?;
+    };
+    ($self:ident BlobStore presign $key:ident $request:ident) => {
+        $self.check("blobs.presign", $request.options())?;
+    };
+    ($self:ident TaskStore create_task_list $board:ident $new:ident) => {
+        $self.check("tasks.create_task_list", $new.options())?;
+    };
+    ($self:ident TaskStore add_tasks $board:ident $tasks:ident) => {
+        $self.check("tasks.add_tasks", all(&$tasks, NewTask::options))?;
+    };
+    ($self:ident TaskStore list_tasks $board:ident $query:ident $page:ident) => {
+        $self.check("tasks.list_tasks", $query.options())?;
+    };
+    ($self:ident TaskStore update_status $board:ident $task:ident $step:ident) => {
+        $self.check("tasks.update_status", $step.options())?;
+    };
+    ($self:ident KeyValueStore put $bucket:ident $key:ident $value:ident $options:ident) => {
+        $self.check("key_value.put", $options.options())?;
+    };
+    ($($other:tt)*) => {};
+}
+
+macro_rules! guarded {
+    ($self:ident GraphStore as_cypher()) => {
+        $self.inner.as_cypher()
+    };
+    ($self:ident $contract:ident $method:ident($($argument:ident),*)) => {{
+        check!($self $contract $method $($argument)*);
+        $self.inner.$method($($argument),*).await
+    }};
+}
+
+forward!(HistoryProvider for Guarded<dyn HistoryProvider>, guarded);
+forward!(VectorStore for Guarded<dyn VectorStore>, guarded);
+forward!(GraphStore for Guarded<dyn GraphStore>, guarded);
+forward!(BlobStore for Guarded<dyn BlobStore>, guarded);
+forward!(TaskStore for Guarded<dyn TaskStore>, guarded);
+forward!(KeyValueStore for Guarded<dyn KeyValueStore>, guarded);
 
 #[cfg(test)]
 mod tests {

@@ -9,10 +9,8 @@ use async_trait::async_trait;
 use larder_agents::session::{Inference, InferenceRequest, Sessions};
 use larder_agents::tokens::TokenCounter;
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Error, ErrorKind, Forked, HistoryEvents,
-    HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest, MessageFilter, Namespace, OptionSet,
-    Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread,
-    ThreadInfo, Ttl,
+    ChatMessage, Error, ErrorKind, HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest,
+    Result, SessionId, StoredMessage, forward,
 };
 
 use crate::test_backend::{Room, TestBackend as Backend};
@@ -119,105 +117,37 @@ impl Probe {
     }
 }
 
-#[async_trait]
-impl Store for Probe {
-    fn namespace(&self) -> &Namespace {
-        self.inner.namespace()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn options(&self) -> OptionSet {
-        self.inner.options()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.inner.erase().await
-    }
-}
-
-#[async_trait]
-impl HistoryProvider for Probe {
-    async fn append_many(
-        &self,
-        thread: &Thread,
-        messages: Vec<ChatMessage>,
-        options: AppendOptions,
-    ) -> Result<Appended> {
+macro_rules! probed {
+    (read $self:ident $method:ident($($argument:ident),*)) => {
+        $self.read($self.inner.$method($($argument),*).await).await
+    };
+    (write $self:ident $method:ident($($argument:ident),*)) => {{
         tokio::task::yield_now().await;
-        let written = self.inner.append_many(thread, messages, options).await;
+        let written = $self.inner.$method($($argument),*).await;
         tokio::task::yield_now().await;
-        self.wrote(written)
-    }
-
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.read(self.inner.get_messages(thread, offset, limit).await).await
-    }
-
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.read(self.inner.tail(thread, before, limit).await).await
-    }
-
-    async fn tail_matching(
-        &self,
-        thread: &Thread,
-        filter: &MessageFilter,
-        before: Option<Seq>,
-        limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
-        self.read(self.inner.tail_matching(thread, filter, before, limit).await).await
-    }
-
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.read(self.inner.page_after(thread, after, limit).await).await
-    }
-
-    async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
-        let info = self.inner.thread_info(thread).await;
-        let arrived = self.arrives.lock().unwrap().take();
+        $self.wrote(written)
+    }};
+    ($self:ident $contract:ident append_many $arguments:tt) => { probed!(write $self append_many $arguments) };
+    ($self:ident $contract:ident replace $arguments:tt) => { probed!(write $self replace $arguments) };
+    ($self:ident $contract:ident get_messages $arguments:tt) => { probed!(read $self get_messages $arguments) };
+    ($self:ident $contract:ident tail $arguments:tt) => { probed!(read $self tail $arguments) };
+    ($self:ident $contract:ident tail_matching $arguments:tt) => { probed!(read $self tail_matching $arguments) };
+    ($self:ident $contract:ident page_after $arguments:tt) => { probed!(read $self page_after $arguments) };
+    ($self:ident $contract:ident thread_info($thread:ident)) => {{
+        let info = $self.inner.thread_info($thread).await;
+        let arrived = $self.arrives.lock().unwrap().take();
         if let Some(message) = arrived {
-            self.inner.append_many(thread, vec![message], AppendOptions::default()).await?;
+            $self.inner.append_many($thread, vec![message], AppendOptions::default()).await?;
         }
         info
-    }
-
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
-        self.inner.clear(thread).await
-    }
-
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
-        self.inner.clear_run(thread, run).await
-    }
-
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
-        self.inner.fork(source, target, up_to).await
-    }
-
-    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
-        tokio::task::yield_now().await;
-        let written = self.inner.replace(thread, replacement).await;
-        tokio::task::yield_now().await;
-        self.wrote(written)
-    }
-
-    async fn list_threads(
-        &self,
-        agent: Option<&AgentId>,
-        page: PageRequest<Thread>,
-    ) -> Result<Page<ThreadInfo, Thread>> {
-        self.inner.list_threads(agent, page).await
-    }
-
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
-        self.inner.set_ttl(thread, ttl).await
-    }
-
-    async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
-        self.inner.subscribe(thread, after).await
-    }
+    }};
+    ($self:ident $contract:ident $method:ident($($argument:ident),*)) => {
+        $self.inner.$method($($argument),*).await
+    };
 }
+
+forward!(Store for Probe);
+forward!(HistoryProvider for Probe, probed);
 
 /// One room with any number of handles.
 pub(crate) struct World {

@@ -19,7 +19,6 @@ mod case;
 mod check;
 mod fixed;
 mod panics;
-mod random;
 mod shrink;
 mod step;
 #[path = "../../../agents/src/compaction/properties/valid.rs"]
@@ -34,7 +33,6 @@ use futures_util::FutureExt;
 
 use self::case::Case;
 use self::check::Effects;
-use self::random::Random;
 use self::world::World;
 use crate::test_backend::TestBackend as Backend;
 
@@ -64,7 +62,7 @@ pub(super) async fn no_combination_of_settings_loses_or_repeats_anything(backend
     let all = cases.max(1);
     let (mut summarized, mut erased, mut fired, mut refused, mut configured) = (0, 0, 0, 0, 0);
     for seed in first..first + cases {
-        let case = Case::new(&mut Random(seed));
+        let case = Case::new(&mut larder_kernel::random::Random::new(seed));
         let effects = match tried(backend, &case).await {
             Ok(effects) => effects,
             Err(failure) => {

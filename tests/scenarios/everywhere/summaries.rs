@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::everywhere::support::{
-    Bench, Dice, ScriptedModel, Shaky, Words, marks_of, seqs, settings, summary_text,
+    Bench, ScriptedModel, Shaky, Words, marks_of, seqs, settings, summary_text,
 };
 use crate::test_backend::TestBackend as Backend;
 use larder_agents::compaction::{
     CombinedMemory, LongTermMemory, OnFailure, SUMMARY_BUCKET, Summarization, SummarizationConfig,
     Summarizer, SummarizerConfig, SummaryMaker, SummarySettings, SummaryStore,
 };
+use larder_kernel::random::Random;
 use larder_kernel::{
     BucketName, ChatMessage, CompactionStrategy, Error, ErrorKind, HistoryProviderExt, KeyValueStoreExt,
     LanguageModel, Metadata, Origin, PageRequest, Reach, Result, ToolCall, ToolResult, Window, WindowMessage,
@@ -270,21 +271,21 @@ pub(crate) async fn long_term_memory_runs_first_and_its_summary_precedes_the_rem
 }
 
 /// Returns a random turn: words, a call with its results, or an open question.
-async fn random_turn(bench: &Bench, dice: &mut Dice, mark: &mut usize) {
-    let mut said = |dice: &mut Dice| {
+async fn random_turn(bench: &Bench, dice: &mut Random, mark: &mut usize) {
+    let mut said = |dice: &mut Random| {
         *mark += 1;
-        format!("m{mark} {}", "word ".repeat(3 + usize::try_from(dice.roll(12)).unwrap()))
+        format!("m{mark} {}", "word ".repeat(3 + usize::try_from(dice.draw() % 12).unwrap()))
     };
     let mut turn = vec![ChatMessage::user(said(dice))];
-    for _ in 0..dice.roll(3) {
-        let ids: Vec<String> = (0..=dice.roll(2)).map(|id| format!("c{id}")).collect();
+    for _ in 0..dice.draw() % 3 {
+        let ids: Vec<String> = (0..=dice.draw() % 2).map(|id| format!("c{id}")).collect();
         let call = ids.iter().fold(ChatMessage::assistant(said(dice)), |message, id| {
             message.with_tool_call(ToolCall::new(id, "tool", "{}"))
         });
         turn.push(call);
         turn.extend(ids.iter().map(|id| ChatMessage::tool([ToolResult::new(id, said(dice))])));
     }
-    if dice.roll(4) > 0 {
+    if !dice.one_in(4) {
         turn.push(ChatMessage::assistant(said(dice)));
     }
     for message in turn {
@@ -326,11 +327,11 @@ pub(crate) async fn whatever_model_and_store_do_nothing_is_lost(backend: &Backen
 /// Runs a random strategy on a growing thread, with a model and a store that fail at random. Returns the
 /// number of windows with a summary.
 async fn summarize_at_random(backend: &Backend, seed: u64) -> u64 {
-    let mut dice = Dice(seed);
+    let mut dice = Random::new(seed);
     let bench = Bench::new(backend).await;
-    let trouble = std::sync::Mutex::new(Dice(seed + 1_000));
+    let trouble = std::sync::Mutex::new(Random::new(seed + 1_000));
     let model = ScriptedModel::new(Duration::from_millis(1), move |_, request| {
-        match trouble.lock().unwrap().roll(8) {
+        match trouble.lock().unwrap().draw() % 8 {
             0 => Err(Error::new(ErrorKind::Unavailable, "model", "away")),
             1 => Ok(ChatMessage::assistant("")),
             2 => Ok(ChatMessage::assistant("far too long ".repeat(1_000))),
@@ -338,28 +339,28 @@ async fn summarize_at_random(backend: &Backend, seed: u64) -> u64 {
         }
     });
     let (on_failure, input_tokens_max) =
-        (if dice.roll(2) == 0 { OnFailure::Keep } else { OnFailure::Fail }, 16 + dice.roll(200));
+        (if dice.one_in(2) { OnFailure::Keep } else { OnFailure::Fail }, 16 + dice.draw() % 200);
     let settings = settings().with_on_failure(on_failure).with_input_tokens_max(input_tokens_max);
     let summaries =
-        SummaryStore::new(Arc::new(Shaky::new(bench.key_value(), seed, 4 + dice.roll(40)))).unwrap();
+        SummaryStore::new(Arc::new(Shaky::new(bench.key_value(), seed, 4 + dice.draw() % 40))).unwrap();
     let maker = SummaryMaker::new(model, Arc::new(Words), summaries, settings).unwrap();
-    let strategy: Arc<dyn CompactionStrategy> = if dice.roll(2) == 0 {
+    let strategy: Arc<dyn CompactionStrategy> = if dice.one_in(2) {
         let config = SummarizationConfig::default()
-            .with_recent_token_budget(dice.roll(60))
-            .with_min_old_tokens(1 + dice.roll(60));
+            .with_recent_token_budget(dice.draw() % 60)
+            .with_min_old_tokens(1 + dice.draw() % 60);
         Arc::new(Summarization::new(maker, config).unwrap())
     } else {
         let config = SummarizerConfig::default()
-            .with_interaction_threshold_qty(i64::try_from(dice.roll(4)).unwrap())
-            .with_interaction_keep(usize::try_from(dice.roll(3)).unwrap())
-            .with_cod_max_loops(1 + u32::try_from(dice.roll(3)).unwrap());
+            .with_interaction_threshold_qty(i64::try_from(dice.draw() % 4).unwrap())
+            .with_interaction_keep(usize::try_from(dice.draw() % 3).unwrap())
+            .with_cod_max_loops(1 + u32::try_from(dice.draw() % 3).unwrap());
         Arc::new(Summarizer::new(maker, config).unwrap())
     };
     let (mut mark, mut shortened) = (0, 0);
     for _ in 0..10 {
         random_turn(&bench, &mut dice, &mut mark).await;
         let before = bench.transcript().await;
-        let given = if dice.roll(3) == 0 { bench.raw_window().await } else { bench.window().await };
+        let given = if dice.one_in(3) { bench.raw_window().await } else { bench.window().await };
         if let Ok(window) = strategy.compact(given).await {
             assert_nothing_lost(&bench, &window, seed).await;
             let up_to = window.messages.iter().find_map(|message| match message.origin {

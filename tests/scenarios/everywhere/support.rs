@@ -8,14 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use larder_agents::compaction::{SummarySettings, SummaryStore, begin_with_summary};
 use larder_agents::tokens::TokenCounter;
+use larder_kernel::random::Random;
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
-    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, LanguageModel,
-    LanguageModelRequest, Namespace, OptionSet, Origin, Page, PageRequest, Result, Revision, Store, Thread,
-    Window,
+    ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt, KeyValueStore, LanguageModel,
+    LanguageModelRequest, Origin, Result, Thread, Window, forward,
 };
 
 use crate::test_backend::{Room, TestBackend as Backend};
@@ -188,7 +186,7 @@ pub fn settings() -> SummarySettings {
 /// Summaries on a store that sometimes fails, before or after its write.
 pub struct Shaky {
     inner: Arc<dyn KeyValueStore>,
-    dice: Mutex<Dice>,
+    dice: Mutex<Random>,
     sides: u64,
 }
 
@@ -201,88 +199,32 @@ impl fmt::Debug for Shaky {
 impl Shaky {
     /// Fails on average once in `sides` calls.
     pub fn new(inner: Arc<dyn KeyValueStore>, seed: u64, sides: u64) -> Self {
-        Self { inner, dice: Mutex::new(Dice(seed)), sides }
+        Self { inner, dice: Mutex::new(Random::new(seed)), sides }
     }
 
     fn shake(&self) -> Result<()> {
-        match self.dice.lock().unwrap().roll(self.sides) {
+        match self.dice.lock().unwrap().draw() % self.sides {
             0 => Err(Error::new(ErrorKind::Unavailable, "shaky", "away")),
             _ => Ok(()),
         }
     }
 }
 
-#[async_trait]
-impl Store for Shaky {
-    fn namespace(&self) -> &Namespace {
-        self.inner.namespace()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn options(&self) -> OptionSet {
-        self.inner.options()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.inner.erase().await
-    }
+macro_rules! shaky {
+    ($self:ident KeyValueStore put($bucket:ident, $key:ident, $value:ident, $options:ident)) => {{
+        $self.shake()?;
+        let revision = $self.inner.put($bucket, $key, $value, $options).await?;
+        $self.shake().map(|()| revision)
+    }};
+    ($self:ident KeyValueStore get($bucket:ident, $key:ident)) => {{
+        $self.shake()?;
+        $self.inner.get($bucket, $key).await
+    }};
+    // A claim that is not released would outlast the test, so a deletion never fails.
+    ($self:ident $contract:ident $method:ident($($argument:ident),*)) => {
+        $self.inner.$method($($argument),*).await
+    };
 }
 
-#[async_trait]
-impl KeyValueStore for Shaky {
-    async fn put(
-        &self,
-        bucket: &BucketName,
-        key: &Key,
-        value: Bytes,
-        options: KeyValuePutOptions,
-    ) -> Result<Revision> {
-        self.shake()?;
-        let revision = self.inner.put(bucket, key, value, options).await?;
-        self.shake().map(|()| revision)
-    }
-
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
-        self.shake()?;
-        self.inner.get(bucket, key).await
-    }
-
-    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
-        // A claim that is not released would outlast the test.
-        self.inner.delete(bucket, key, at).await
-    }
-
-    async fn list(
-        &self,
-        bucket: &BucketName,
-        prefix: &str,
-        page: PageRequest<Key>,
-    ) -> Result<Page<KeyRevision, Key>> {
-        self.inner.list(bucket, prefix, page).await
-    }
-
-    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
-        self.inner.list_buckets(page).await
-    }
-
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
-        self.inner.watch(bucket, prefix, after).await
-    }
-}
-
-/// Random numbers that a seed reproduces.
-pub struct Dice(pub u64);
-
-impl Dice {
-    /// Returns one of `0..sides`.
-    pub fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides
-    }
-}
+forward!(Store for Shaky);
+forward!(KeyValueStore for Shaky, shaky);

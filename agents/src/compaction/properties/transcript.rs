@@ -2,30 +2,21 @@
 
 use super::*;
 
-/// A small generator that is reproducible from its seed.
+/// The random choices of a transcript.
 pub(super) struct Random {
-    state: u64,
+    numbers: larder_kernel::random::Random,
     /// `true` if most texts of the transcript are empty.
     terse: bool,
 }
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        let state = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x6c61_7264_6572;
-        Self { state, terse: false }
-    }
-
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let seed = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x6c61_7264_6572;
+        Self { numbers: larder_kernel::random::Random::new(seed), terse: false }
     }
 
     pub(super) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(bound).unwrap()).unwrap()
+        self.numbers.below(bound)
     }
 
     pub(super) fn one_in(&mut self, bound: usize) -> bool {

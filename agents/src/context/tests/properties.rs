@@ -4,25 +4,13 @@
 //! runs only that seed.
 
 use futures_util::FutureExt;
+use larder_kernel::random::Random;
 use larder_kernel::{CompactionStrategy, WindowMessage};
 
 use super::*;
 use crate::compaction::properties::valid_for_providers;
 use crate::compaction::{SelectiveToolCall, close_tool_calls};
 use crate::tokens::EstimatedTokenCounter;
-
-/// A generator whose state is its seed: SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % u64::try_from(bound).unwrap()).unwrap()
-    }
-}
 
 fn message(random: &mut Random) -> ChatMessage {
     let text = "word ".repeat(random.below(12));
@@ -96,7 +84,7 @@ fn shown(memory: &LimitedWindow, messages: Vec<WindowMessage>) -> Vec<WindowMess
 }
 
 fn case(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (history, config) = open();
     let length = random.below(150);
     let messages: Vec<ChatMessage> = (0..length).map(|_| message(&mut random)).collect();

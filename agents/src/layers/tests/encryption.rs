@@ -27,13 +27,8 @@ fn layer(number: u8) -> EncryptionLayer {
 
 /// Returns `count` random characters from a range that begins at `first`.
 fn chance(count: usize, first: u8, span: u64) -> String {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        char::from(first + u8::try_from(state % span).unwrap())
-    };
+    let mut random = larder_kernel::random::Random::new(1);
+    let mut next = || char::from(first + u8::try_from(random.draw() % span).unwrap());
     (0..count).map(|_| next()).collect()
 }
 

@@ -226,11 +226,8 @@ async fn the_cost_of_a_traversal_grows_with_the_relationships_visited() {
 async fn traversals_follow_every_change_of_the_graph() {
     let store = InMemoryGraphStore::new();
     let names: Vec<String> = (0..12).map(|number| format!("{number:02}")).collect();
-    let mut number: u64 = 7;
-    let mut roll = |sides: usize| {
-        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        usize::try_from(number >> 33).unwrap() % sides
-    };
+    let mut random = larder_kernel::random::Random::new(7);
+    let mut roll = |sides: usize| random.below(sides);
     for _ in 0..2_000 {
         let (left, right) = (&names[roll(12)], &names[roll(12)]);
         match roll(8) {

@@ -16,13 +16,8 @@ fn document(text: &str, numbers: &[f32]) -> Document {
 
 /// Returns numbers that look random and are the same in every run.
 pub(super) fn numbers(seed: u64, count: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        f32::from(u16::try_from(state % 2_001).unwrap()) / 1_000.0 - 1.0
-    };
+    let mut random = larder_kernel::random::Random::new(seed);
+    let mut next = || f32::from(u16::try_from(random.below(2_001)).unwrap()) / 1_000.0 - 1.0;
     (0..count).map(|_| next()).collect()
 }
 

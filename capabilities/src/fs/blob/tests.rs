@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+use larder_kernel::random::Random;
 use larder_kernel::{BlobCondition, BlobStoreExt, ByteRange, ETag, Store};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -38,12 +39,11 @@ fn temporary_files(root: &Path) -> Vec<PathBuf> {
 }
 
 /// A small generator with a fixed seed, so that every run uses the same keys.
-struct Dice(u64);
+struct Dice(Random);
 
 impl Dice {
     fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
+        self.0.below(sides)
     }
 
     fn key(&mut self) -> String {
@@ -67,7 +67,7 @@ impl Dice {
 async fn listings_follow_the_order_of_bytes_for_any_keys_prefixes_and_starts() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).await;
-    let mut dice = Dice(7);
+    let mut dice = Dice(Random::new(7));
     let mut model = BTreeMap::new();
     for number in 0..250 {
         let text = dice.key();

@@ -13,11 +13,9 @@ fn entity(number: usize) -> EntityId {
 }
 
 /// Returns a deterministic sequence of numbers less than `below`.
-fn numbers(mut state: u32) -> impl FnMut(usize) -> usize {
-    move |below| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 16) as usize % below
-    }
+fn numbers(seed: u32) -> impl FnMut(usize) -> usize {
+    let mut random = larder_kernel::random::Random::new(seed.into());
+    move |below| random.below(below)
 }
 
 fn relationships(seed: u32) -> Vec<Relationship> {

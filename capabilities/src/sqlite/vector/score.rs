@@ -158,13 +158,9 @@ mod tests {
     use super::*;
 
     fn embedding(length: f32, dimensions: usize, seed: u32) -> Embedding {
-        let mut state = seed;
-        let values: Vec<f32> = (0..dimensions)
-            .map(|_| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                f32::from_bits(0x3f80_0000 | (state >> 9)) - 1.4
-            })
-            .collect();
+        let mut random = larder_kernel::random::Random::new(seed.into());
+        let mut bits = || u32::try_from(random.draw() >> 41).unwrap();
+        let values: Vec<f32> = (0..dimensions).map(|_| f32::from_bits(0x3f80_0000 | bits()) - 1.4).collect();
         let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
         Embedding::new(values.iter().map(|value| value / norm * length).collect::<Vec<_>>()).unwrap()
     }

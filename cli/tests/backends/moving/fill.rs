@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use larder::Stores;
+use larder_kernel::random::Random;
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobBody, BlobKey, BlobPutOptions, BlobRef, BoardId, BucketName,
     ChatMessage, CollectionName, Contract, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
@@ -17,20 +18,16 @@ const IDS: &[&str] = &[
     "\u{1}", "\u{7f}", "a%2Fb", "~", "-", "0", "ß", "null", "\u{ffff}", "a\nb",
 ];
 
-/// Random numbers from a seed (splitmix64).
-pub(crate) struct Dice(u64);
+/// Random records from a seed.
+pub(crate) struct Dice(Random);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Random::new(seed))
     }
 
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % u64::try_from(end).unwrap()).unwrap()
+        self.0.below(end)
     }
 
     fn some<T>(&mut self, value: T) -> Option<T> {

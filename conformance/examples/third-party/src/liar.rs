@@ -6,9 +6,9 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use larder_conformance::kernel::storage::blob::{check_get, check_prefix, check_presign, check_put};
+use larder_conformance::kernel::*;
 use larder_conformance::{Harness, OpenOptions, StoreSet};
-use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put};
-use larder_kernel::*;
 
 type Blobs = Mutex<BTreeMap<(Namespace, BlobKey), (BlobInfo, Bytes)>>;
 

@@ -5,8 +5,8 @@ mod store;
 
 use std::sync::Arc;
 
+use larder_conformance::kernel::{Namespace, Result};
 use larder_conformance::{Harness, OpenOptions, RunOptions, StoreSet, check, clauses};
-use larder_kernel::{Namespace, Result};
 use liar::LyingHarness;
 use store::AfternoonHistory;
 

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, sync::Mutex, sync::PoisonError};
 
 use async_trait::async_trait;
-use larder_kernel::storage::history::{check_append, check_limit, check_tail_matching};
-use larder_kernel::*;
+use larder_conformance::kernel::storage::history::{check_append, check_limit, check_tail_matching};
+use larder_conformance::kernel::*;
 
 /// The last assigned number, and the messages.
 type Messages = (i64, Vec<StoredMessage>);

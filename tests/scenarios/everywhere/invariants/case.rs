@@ -4,9 +4,9 @@ use larder_agents::context::memory::{LimitedWindow, MemoryFilter};
 use larder_agents::session::{
     Ephemeral, HintOrder, OnSummaryFailure, Persistence, SessionProfile, SummaryPolicy,
 };
+use larder_kernel::random::Random;
 use larder_kernel::{AgentId, ChatMessage, ToolCall, ToolResult};
 
-use super::random::Random;
 use super::step::{self, Step};
 
 /// An agent that writes some of the messages.

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use larder_kernel::{
-    AppendOptions, BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProviderExt,
-    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet,
-    Origin, Page, PageRequest, Result, Revision, Seq, SessionId, Store, WindowMessage,
+    AppendOptions, ChatMessage, ErrorKind, HistoryProviderExt, KeyValueStore, Origin, Seq, SessionId,
+    WindowMessage, forward,
 };
 
 use super::step::Step;
@@ -257,65 +254,20 @@ struct FailsOnce {
     armed: AtomicBool,
 }
 
-#[async_trait]
-impl Store for FailsOnce {
-    fn namespace(&self) -> &Namespace {
-        self.inner.namespace()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn options(&self) -> OptionSet {
-        self.inner.options()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.inner.erase().await
-    }
-}
-
-#[async_trait]
-impl KeyValueStore for FailsOnce {
-    async fn put(
-        &self,
-        bucket: &BucketName,
-        key: &Key,
-        value: Bytes,
-        options: KeyValuePutOptions,
-    ) -> Result<Revision> {
-        if key.as_str().starts_with("summary/") && self.armed.swap(false, Ordering::Relaxed) {
+macro_rules! fails_once {
+    ($self:ident KeyValueStore put($bucket:ident, $key:ident, $value:ident, $options:ident)) => {{
+        if $key.as_str().starts_with("summary/") && $self.armed.swap(false, Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "key_value.put", "away"));
         }
-        self.inner.put(bucket, key, value, options).await
-    }
-
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
-        self.inner.get(bucket, key).await
-    }
-
-    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
-        self.inner.delete(bucket, key, at).await
-    }
-
-    async fn list(
-        &self,
-        bucket: &BucketName,
-        prefix: &str,
-        page: PageRequest<Key>,
-    ) -> Result<Page<KeyRevision, Key>> {
-        self.inner.list(bucket, prefix, page).await
-    }
-
-    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
-        self.inner.list_buckets(page).await
-    }
-
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
-        self.inner.watch(bucket, prefix, after).await
-    }
+        $self.inner.put($bucket, $key, $value, $options).await
+    }};
+    ($self:ident $contract:ident $method:ident($($argument:ident),*)) => {
+        $self.inner.$method($($argument),*).await
+    };
 }
+
+forward!(Store for FailsOnce);
+forward!(KeyValueStore for FailsOnce, fails_once);
 
 /// Proves: ALQ-10
 pub(crate) async fn an_ephemeral_inference_can_lose_its_session(backend: &Backend) {

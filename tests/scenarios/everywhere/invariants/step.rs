@@ -7,10 +7,10 @@ use larder_agents::compaction::{
     SelectiveToolCall, SlidingWindow, Summarization, SummarizationConfig, Summarizer, SummarizerConfig,
     SummaryMaker, SummarySettings, TokenBudgetComposed, ToolResultTruncation, Truncation,
 };
+use larder_kernel::random::Random;
 use larder_kernel::{CollectionName, CompactionStrategy};
 use serde_json::{Value, json};
 
-use super::random::Random;
 use super::world::{COLLECTION, World};
 use crate::everywhere::support::Words;
 

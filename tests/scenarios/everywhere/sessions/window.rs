@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use larder_agents::compaction::SummaryStore;
 use larder_agents::session::{HintOrder, InferenceRequest, Memory, SessionProfile, Sessions};
+use larder_kernel::random::Random;
 use larder_kernel::{
     ChatMessage, CompactionStrategy, HistoryProvider, HistoryProviderExt, Origin, Reach, Result, Role, Seq,
     ToolCall, ToolResult, Window,
@@ -230,30 +231,20 @@ pub(crate) async fn strategies_choose_among_the_stored_messages(backend: &Backen
     assert_eq!(texts(&inference), ["prompt", "a38", "q39", "a39", "new"]);
 }
 
-/// Numbers that a seed reproduces.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((self.0 >> 33) % sides).unwrap()
-    }
-}
-
 /// Returns a transcript in which results of calls are late, partial, duplicated, missing or unrequested.
-fn transcript(dice: &mut Dice) -> Vec<ChatMessage> {
-    let length = 1 + dice.roll(30);
-    let message = |dice: &mut Dice| match dice.roll(4) {
-        0 => ChatMessage::user("u ".repeat(dice.roll(4))),
-        1 => (0..1 + dice.roll(3)).fold(ChatMessage::assistant("a ".repeat(dice.roll(3))), |message, _| {
-            message.with_tool_call(ToolCall::new(format!("c{}", dice.roll(8)), "look", "{}"))
+fn transcript(dice: &mut Random) -> Vec<ChatMessage> {
+    let length = 1 + dice.below(30);
+    let message = |dice: &mut Random| match dice.below(4) {
+        0 => ChatMessage::user("u ".repeat(dice.below(4))),
+        1 => (0..1 + dice.below(3)).fold(ChatMessage::assistant("a ".repeat(dice.below(3))), |message, _| {
+            message.with_tool_call(ToolCall::new(format!("c{}", dice.below(8)), "look", "{}"))
         }),
         2 => ChatMessage::tool(
-            (0..1 + dice.roll(2))
-                .map(|_| ToolResult::new(format!("c{}", dice.roll(8)), "r"))
+            (0..1 + dice.below(2))
+                .map(|_| ToolResult::new(format!("c{}", dice.below(8)), "r"))
                 .collect::<Vec<_>>(),
         ),
-        _ => ChatMessage::assistant("a ".repeat(1 + dice.roll(4))),
+        _ => ChatMessage::assistant("a ".repeat(1 + dice.below(4))),
     };
     (0..length).map(|_| message(dice)).collect()
 }
@@ -261,11 +252,11 @@ fn transcript(dice: &mut Dice) -> Vec<ChatMessage> {
 /// Proves: ATH-4
 pub(crate) async fn no_transcript_makes_a_window_that_is_too_long_or_splits_a_pair(backend: &Backend) {
     for seed in 0..2_000 {
-        let mut dice = Dice(seed);
+        let mut dice = Random::new(seed);
         let world = World::new(backend).await;
         let probe = world.probe();
         let sessions = world.sessions_on(probe.clone());
-        let max_tokens = 2 + u64::try_from(dice.roll(40)).unwrap();
+        let max_tokens = 2 + u64::try_from(dice.below(40)).unwrap();
         let profile = SessionProfile::rolling_window(max_tokens, max_tokens).unwrap();
         let id = sessions.create(profile, "prompt").await.unwrap();
         let thread = sessions.thread(&id);

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use larder_kernel::{
-    BucketInfo, BucketName, Capabilities, ChatMessage, Error, ErrorKind, HistoryProvider, HistoryProviderExt,
-    Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet,
-    Page, PageRequest, Result, Revision, Store, Thread, ToolCall, ToolResult,
+    ChatMessage, HistoryProvider, HistoryProviderExt, KeyValueStore, Result, Thread, ToolCall, ToolResult,
+    forward,
 };
 use serde_json::Value;
 
@@ -172,65 +169,27 @@ impl FaultyState {
     }
 }
 
-#[async_trait]
-impl Store for FaultyState {
-    fn namespace(&self) -> &Namespace {
-        self.inner.namespace()
-    }
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn options(&self) -> OptionSet {
-        self.inner.options()
-    }
-    async fn erase(&self) -> Result<()> {
-        self.inner.erase().await
-    }
-}
-
-#[async_trait]
-impl KeyValueStore for FaultyState {
-    async fn put(
-        &self,
-        bucket: &BucketName,
-        key: &Key,
-        value: Bytes,
-        options: KeyValuePutOptions,
-    ) -> Result<Revision> {
-        let puts = self.puts.load(Ordering::SeqCst);
+macro_rules! faulty {
+    ($self:ident KeyValueStore put($bucket:ident, $key:ident, $value:ident, $options:ident)) => {{
+        let puts = $self.puts.load(Ordering::SeqCst);
         let failed = || Error::new(ErrorKind::Unavailable, "key_value.put", "connection lost");
         if puts == Puts::Refuse as u8 {
             return Err(failed());
         }
-        let written = self.inner.put(bucket, key, value, options).await?;
+        let written = $self.inner.put($bucket, $key, $value, $options).await?;
         if puts == Puts::LoseAnswer as u8 {
             return Err(failed());
         }
         if puts == Puts::Hang as u8 {
-            self.hung.notify_one();
+            $self.hung.notify_one();
             std::future::pending::<()>().await;
         }
         Ok(written)
-    }
-    async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
-        self.inner.get(bucket, key).await
-    }
-    async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
-        self.inner.delete(bucket, key, at).await
-    }
-    async fn list(
-        &self,
-        bucket: &BucketName,
-        prefix: &str,
-        page: PageRequest<Key>,
-    ) -> Result<Page<KeyRevision, Key>> {
-        self.inner.list(bucket, prefix, page).await
-    }
-    async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {
-        self.inner.list_buckets(page).await
-    }
-    async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
-        self.inner.watch(bucket, prefix, after).await
-    }
+    }};
+    ($self:ident $contract:ident $method:ident($($argument:ident),*)) => {
+        $self.inner.$method($($argument),*).await
+    };
 }
+
+forward!(Store for FaultyState);
+forward!(KeyValueStore for FaultyState, faulty);

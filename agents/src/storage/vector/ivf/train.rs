@@ -1,5 +1,7 @@
 //! Construction of cells: spherical k-means over a sample of the rows, and the reach of a search.
 
+use larder_kernel::random::Random;
+
 use super::{CENTERS_AT_ONCE, Centers, Ivf, MEASURED_LIMITS, ProbeMargin, RECALL_AIMED, within};
 use crate::storage::vector::SPARSE_SHARE;
 use crate::storage::vector::block::Blocks;
@@ -21,18 +23,13 @@ const NEIGHBORS: usize = MEASURED_LIMITS[MEASURED_LIMITS.len() - 1] + 1;
 /// A row, by its block and its index in the block.
 type Place = (usize, usize);
 
-/// A deterministic pseudorandom generator, so that the same rows give the same cells.
-struct Rng(u64);
+/// Pseudorandom numbers that are the same in every run, so that the same rows give the same cells.
+struct Rng(Random);
 
 impl Rng {
     /// Returns 32 random bits.
     fn bits(&mut self) -> u32 {
-        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u32::try_from((bits ^ (bits >> 31)) >> 32).unwrap_or_default()
+        u32::try_from(self.0.draw() >> 32).unwrap_or_default()
     }
 
     /// Returns a random number below `end`, which is above zero.
@@ -51,7 +48,7 @@ impl Ivf {
     pub(in super::super) fn of(level: Level, blocks: &Blocks, dimensions: usize) -> Self {
         let rows: usize = blocks.iter().map(|block| block.len()).sum();
         let count = rows.isqrt().clamp(1, CELLS_MAX);
-        let mut rng = Rng(0);
+        let mut rng = Rng(Random::new(0));
         let sample = Sample::of(blocks, dimensions, rows, count * SAMPLE_PER_CELL, &mut rng);
         let mut directions = sample.first_centers(level, count, &mut rng);
         let mut centers = Centers::of(&directions, dimensions);

@@ -15,11 +15,8 @@ fn every_level_gives_the_bits_of_the_plain_one() {
             assert_eq!(in_order.to_bits(), expected.to_bits(), "{level:?} {dimensions}");
         }
     }
-    let mut state = 1_u32;
-    let mut byte = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.to_le_bytes()[3]
-    };
+    let mut random = larder_kernel::random::Random::new(1);
+    let mut byte = || random.draw().to_le_bytes()[0];
     for depth in [1, 3, 16, 250] {
         let mut line = || Line(std::array::from_fn(|_| byte()));
         let panel: Vec<Line> = (0..PANEL_ROWS * depth).map(|_| line()).collect();
