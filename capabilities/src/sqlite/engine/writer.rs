@@ -120,12 +120,11 @@ impl Writer {
             let begun = Instant::now();
             self.transact(&mut batch);
             self.group_commit.start_wait(begun.elapsed());
-            let file_kept = self.file_guard.check(OPERATION, Outcome::NotApplied).is_ok();
-            if file_kept && self.expiry_task.run_if_due(&self.connection) {
+            if self.file_guard.is_kept() && self.expiry_task.run_if_due(&self.connection) {
                 self.announce();
             }
             self.fair_lock.note_released();
-            if file_kept {
+            if self.file_guard.is_kept() {
                 self.wal.truncate_if_large(&self.connection);
             }
         }
@@ -180,7 +179,7 @@ impl Writer {
     /// Begins a transaction on a file of this program's format. Waits for the lock as long as the first of
     /// the jobs still may.
     fn begin(&self, batch: &[WriteJob]) -> Result<(), Error> {
-        self.file_guard.check(OPERATION, Outcome::NotApplied)?;
+        self.file_guard.check_before(OPERATION)?;
         let waited = batch.first().map_or(Duration::ZERO, |job| self.waited(job));
         let left = self.busy_timeout.saturating_sub(waited);
         let begin = || connection::retry_busy(left, || self.execute("BEGIN IMMEDIATE"));
@@ -246,7 +245,7 @@ impl Writer {
             _ if all_failed => reply(done, None),
             Ok(()) => {
                 // A commit to a file that is no longer at its path may be lost.
-                let lost = self.file_guard.check(OPERATION, Outcome::Unknown).err();
+                let lost = self.file_guard.check_after(OPERATION).err();
                 self.announce();
                 group_commit::take_waiting(&self.queue, &mut self.backlog);
                 self.group_commit = GroupCommit::expecting(done.len() + self.backlog.len());
