@@ -11,6 +11,7 @@ use sqlx::{PgConnection, Row};
 
 use super::super::decode::{count, parse_id};
 use super::super::engine::Engine;
+use super::super::engine::watched::Followed;
 use super::super::failure::{Fallible, corrupt};
 use super::Address;
 use super::lifetime;
@@ -30,7 +31,9 @@ struct ThreadLog {
 
 /// Returns the events after a `Seq`, and then the events to come.
 pub(super) fn follow(engine: Engine, address: Address, number: i64, after: Seq) -> HistoryEvents {
-    let subscriber = engine.notifier().subscribe(number);
+    let (namespace, agent, session) = address.key();
+    let thread = Followed::Thread(namespace.to_owned(), agent.to_owned(), session.to_owned());
+    let subscriber = engine.subscribe(number, thread);
     follow::follow(ThreadLog { engine, address }, subscriber, after)
 }
 

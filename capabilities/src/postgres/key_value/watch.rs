@@ -10,6 +10,7 @@ use sqlx::{PgConnection, Row};
 use super::super::decode::{count, parse_id, timestamp};
 use super::super::encode::{integer, length};
 use super::super::engine::Engine;
+use super::super::engine::watched::Followed;
 use super::super::failure::Fallible;
 use super::rows::Address;
 use crate::change_log::{self, ChangeLog, ChangePage, OPERATION, PAGE_BYTES_MAX, PAGE_CHANGES_MAX};
@@ -30,7 +31,8 @@ pub(super) async fn follow(
     after: Revision,
 ) -> Result<KeyValueEvents> {
     let number = engine.read(OPERATION, &address, |sql, address| notify_number(sql, address)).await?;
-    let subscriber = engine.notifier().subscribe(number);
+    let (namespace, name) = (address.namespace.as_str().to_owned(), address.bucket.as_str().to_owned());
+    let subscriber = engine.subscribe(number, Followed::Bucket(namespace, name));
     change_log::follow(BucketLog { engine, address, prefix: prefix.to_owned(), subscriber }, after).await
 }
 
