@@ -36,7 +36,7 @@ pub(super) use open::{SERVER_VERSION_MIN, Session, establish};
 use pool::IdlePool;
 use probe::Prober;
 use sweep::Sweeper;
-use watched::Followed;
+use watched::{Counters, Followed};
 pub(crate) use write::{Write, begin_write};
 
 const OPEN: &str = "postgres.open";
@@ -151,6 +151,11 @@ impl Engine {
     /// Subscribes to the changes of a thread or a bucket, which are announced under the number.
     pub(crate) fn subscribe(&self, number: i64, followed: Followed) -> Subscriber {
         self.inner.notifier.subscribe(&self.inner, number, followed)
+    }
+
+    /// Notes the counters up to which a subscription has read.
+    pub(crate) fn reached(&self, number: i64, followed: &Followed, counters: Counters) {
+        self.inner.notifier.reached(number, followed, counters);
     }
 
     /// Runs a job that only reads. `context` is the data that the job borrows from its caller.

@@ -1,7 +1,7 @@
 //! Notifications of changes: one connection listens for all subscriptions of an open database.
 //!
 //! A notification only signals that it is time to read the log. A lost notification costs latency: the looks
-//! of [`Watched`] find the change, and all subscribers read when the connection is restored.
+//! of [`Watched`] find the change, and one of them follows when the connection is restored.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::task::JoinHandle;
 
-use super::watched::{Followed, INTERVAL, Watched};
+use super::watched::{Counters, Followed, Watched};
 use super::{Engine, Inner};
 use crate::follow::Subscriber;
 use crate::postgres::session::Mode;
@@ -48,6 +48,11 @@ impl Notifier {
         subscriber
     }
 
+    /// Notes the counters up to which a subscription has read.
+    pub(super) fn reached(&self, number: i64, followed: &Followed, counters: Counters) {
+        self.watched.reached(number, followed, counters);
+    }
+
     pub(super) fn stop(&self) {
         lock(&self.tasks).drain(..).for_each(|task| task.abort());
     }
@@ -66,7 +71,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Looks at what is followed, again and again, while the database is open.
 async fn look(engine: Weak<Inner>, watched: Watched) {
     loop {
-        tokio::time::sleep(INTERVAL).await;
+        watched.wait_for_turn().await;
         let Some(inner) = engine.upgrade() else { return };
         watched.look(&Engine { inner }).await;
     }
@@ -98,7 +103,7 @@ async fn listen_once(connect: &PgConnectOptions, watched: &Watched) -> sqlx::Res
     )
     .execute(&mut listener)
     .await?;
-    watched.notify_all();
+    watched.look_soon();
     while let Some(notification) = listener.try_recv().await? {
         if let Ok(number) = notification.payload().parse::<i64>() {
             watched.notify(number);

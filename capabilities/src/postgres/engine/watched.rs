@@ -10,14 +10,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use larder_kernel::ErrorKind;
 use sqlx::{PgConnection, Row};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{Engine, Write, begin_write};
 use crate::follow::{LEASE, Looks, OPERATION, Subscriber};
 use crate::postgres::encode::millis;
 use crate::postgres::failure::Fallible;
 
+/// The time between two looks.
+const INTERVAL: Duration = crate::follow::POLL;
 /// The maximum number of threads and buckets in one look.
 const LOOK_MAX: usize = 10_000;
 /// The maximum number of marks that one look renews.
@@ -36,12 +39,15 @@ pub(crate) enum Followed {
     Bucket(String, String),
 }
 
-/// The counters at the last look.
-type Counters = (Option<i64>, Option<i64>);
+/// The counters of a thread or a bucket, which have no value if it does not exist: for a thread its last
+/// number and 1 if it has expired, for a bucket its last revision and the greatest forgotten one.
+pub(crate) type Counters = (Option<i64>, Option<i64>);
 
 struct Entry {
     followed: Followed,
+    /// The counters at the last look, or before the first look the least that a subscription read up to.
     seen: Option<Counters>,
+    looked: bool,
     /// When the mark of a thread is renewed next.
     due: Instant,
 }
@@ -57,6 +63,7 @@ struct Entries {
 pub(super) struct Watched {
     by_number: Arc<Mutex<HashMap<i64, Entries>>>,
     looks: Looks,
+    soon: Arc<Notify>,
 }
 
 impl Watched {
@@ -70,7 +77,12 @@ impl Watched {
             .entry(number)
             .or_insert_with(|| Entries { sender: watch::channel(()).0, entries: Vec::new() });
         if !entries.entries.iter().any(|entry| entry.followed == followed) {
-            entries.entries.push(Entry { followed, seen: None, due: Instant::now() + RENEW_AGAIN });
+            entries.entries.push(Entry {
+                followed,
+                seen: None,
+                looked: false,
+                due: Instant::now() + RENEW_AGAIN,
+            });
         }
         Subscriber::new(entries.sender.subscribe()).with_looks(self.looks.clone())
     }
@@ -81,7 +93,27 @@ impl Watched {
         }
     }
 
-    pub(super) fn notify_all(&self) {
+    /// Notes the counters up to which a subscription has read. So the first look wakes only the subscriptions
+    /// that missed a change.
+    pub(super) fn reached(&self, number: i64, followed: &Followed, counters: Counters) {
+        let mut by_number = self.lock();
+        let entries = by_number.get_mut(&number).into_iter().flat_map(|all| &mut all.entries);
+        for entry in entries.filter(|entry| entry.followed == *followed && !entry.looked) {
+            entry.seen = Some(entry.seen.map_or(counters, |seen| seen.min(counters)));
+        }
+    }
+
+    /// Looks as soon as possible: notifications may be lost.
+    pub(super) fn look_soon(&self) {
+        self.soon.notify_one();
+    }
+
+    /// Waits until the next look is due.
+    pub(super) async fn wait_for_turn(&self) {
+        let _ = tokio::time::timeout(INTERVAL, self.soon.notified()).await;
+    }
+
+    fn notify_all(&self) {
         self.lock().values().for_each(|entries| _ = entries.sender.send(()));
     }
 
@@ -113,6 +145,7 @@ impl Watched {
             let Some(entry) = entries.entries.iter_mut().find(|entry| entry.followed == *followed) else {
                 continue;
             };
+            entry.looked = true;
             if entry.seen.replace(*found) != Some(*found) {
                 let _ = entries.sender.send(());
             }
@@ -136,7 +169,9 @@ impl Watched {
         for part in followed.chunks(LOOK_MAX) {
             match engine.read(OPERATION, &part, |sql, part| Box::pin(counters(sql, part))).await {
                 Ok(found) => self.compare(part, &found),
-                // Each subscription reads for itself, and reports the failure.
+                // Nothing is known, and the next look may succeed.
+                Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::ResourceExhausted) => {}
+                // Each subscription reads, and reports the failure.
                 Err(_) => self.notify_all(),
             }
         }
@@ -186,8 +221,7 @@ fn columns(list: &[(i64, Followed)]) -> (Columns<'_>, Columns<'_>) {
     (threads, buckets)
 }
 
-/// Returns the counters of each: for a thread its last number and whether it expired, for a bucket its last
-/// revision and the greatest forgotten one.
+/// Returns the counters of each.
 async fn counters(sql: &mut PgConnection, list: &[(i64, Followed)]) -> Fallible<Vec<Counters>> {
     let (threads, buckets) = columns(list);
     let rows = sqlx::query(
@@ -247,6 +281,3 @@ async fn renew(sql: &mut PgConnection, write: Write, list: &[(i64, Followed)]) -
     .await?;
     Ok(places.into_iter().filter_map(|place| usize::try_from(place).ok()).collect())
 }
-
-/// The time between two looks.
-pub(super) const INTERVAL: Duration = crate::follow::POLL;

@@ -20,6 +20,8 @@ struct BucketLog {
     engine: Engine,
     address: Address,
     prefix: String,
+    number: i64,
+    followed: Followed,
     subscriber: Subscriber,
 }
 
@@ -32,8 +34,13 @@ pub(super) async fn follow(
 ) -> Result<KeyValueEvents> {
     let number = engine.read(OPERATION, &address, |sql, address| notify_number(sql, address)).await?;
     let (namespace, name) = (address.namespace.as_str().to_owned(), address.bucket.as_str().to_owned());
-    let subscriber = engine.subscribe(number, Followed::Bucket(namespace, name));
-    change_log::follow(BucketLog { engine, address, prefix: prefix.to_owned(), subscriber }, after).await
+    let followed = Followed::Bucket(namespace, name);
+    let subscriber = engine.subscribe(number, followed.clone());
+    change_log::follow(
+        BucketLog { engine, address, prefix: prefix.to_owned(), number, followed, subscriber },
+        after,
+    )
+    .await
 }
 
 /// Returns the number under which the bucket's changes are announced.
@@ -50,7 +57,12 @@ fn notify_number<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFutu
 impl ChangeLog for BucketLog {
     async fn page(&self, after: u64) -> Result<ChangePage> {
         let wanted = (&self.address, &*self.prefix, integer(after));
-        self.engine.read(OPERATION, &wanted, |sql, wanted| Box::pin(page(sql, *wanted))).await
+        let page = self.engine.read(OPERATION, &wanted, |sql, wanted| Box::pin(page(sql, *wanted))).await?;
+        if !page.more {
+            let counters = (page.last > 0).then(|| (integer(page.last), integer(page.forgotten)));
+            self.engine.reached(self.number, &self.followed, counters.unzip());
+        }
+        Ok(page)
     }
 
     fn mark_seen(&mut self) {
