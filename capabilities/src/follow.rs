@@ -5,6 +5,7 @@
 //! dropped, its lease expires.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -14,18 +15,45 @@ use tokio::sync::watch;
 
 pub(crate) const OPERATION: &str = "history.subscribe";
 /// The time for which appends to a thread notify after the last mark.
-const LEASE: Duration = Duration::from_secs(300);
+pub(crate) const LEASE: Duration = Duration::from_secs(300);
 /// The time for which a reader waits for a notification before it polls.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
+/// The age of the last look at all subscriptions after which a reader polls.
+const LOOK_AGE_MAX: Duration = Duration::from_secs(3);
+
+/// The time at which a backend last looked at all of its subscriptions together. Its readers do not poll as
+/// long as it does so.
+#[derive(Clone, Default)]
+pub(crate) struct Looks(Arc<Mutex<Option<Instant>>>);
+
+impl Looks {
+    /// Notes that a look ended.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn mark(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn are_recent(&self) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|at| at.elapsed() < LOOK_AGE_MAX)
+    }
+}
 
 /// The reader's end of the notifications.
 pub(crate) struct Subscriber {
     notified: watch::Receiver<()>,
+    looks: Option<Looks>,
 }
 
 impl Subscriber {
     pub(crate) fn new(notified: watch::Receiver<()>) -> Self {
-        Self { notified }
+        Self { notified, looks: None }
+    }
+
+    /// Waits for a notification alone while the backend looks at all subscriptions.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn with_looks(self, looks: Looks) -> Self {
+        Self { looks: Some(looks), ..self }
     }
 
     /// Marks all notifications so far as seen. The caller does this before it reads the log, so that it
@@ -36,8 +64,13 @@ impl Subscriber {
 
     /// Waits for a notification or until the next poll is due.
     pub(crate) async fn wait(&mut self) {
-        if let Ok(Err(_)) = tokio::time::timeout(POLL, self.notified.changed()).await {
-            tokio::time::sleep(POLL).await;
+        loop {
+            match tokio::time::timeout(POLL, self.notified.changed()).await {
+                Ok(Ok(())) => return,
+                Ok(Err(_)) => return tokio::time::sleep(POLL).await,
+                Err(_) if self.looks.as_ref().is_some_and(Looks::are_recent) => {}
+                Err(_) => return,
+            }
         }
     }
 }

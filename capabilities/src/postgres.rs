@@ -40,6 +40,7 @@ pub(crate) mod graph;
 mod history;
 mod key_value;
 mod schema;
+mod session;
 #[cfg(feature = "sqlx-interop")]
 pub mod sqlx_interop;
 mod task;
@@ -114,7 +115,7 @@ impl Postgres {
     fn new(engine: Engine, config: &PostgresConfig) -> Self {
         let appends = Arc::new(AppendBatcher::new(engine.clone()));
         let claims = Arc::new(ClaimBatcher::new(engine.clone()));
-        let indexes = Arc::new(IndexBuilder::new(engine.connect_options(), config));
+        let indexes = Arc::new(IndexBuilder::new(engine.connect_options(), engine.mode(), config));
         Self { engine, appends, claims, indexes, statements: Arc::default() }
     }
 

@@ -83,6 +83,9 @@ pub struct PostgresConfig {
     pub idle_in_transaction_timeout: Duration,
     /// The time limit of a call's wait for a connection.
     pub acquire_timeout: Duration,
+    /// True if a pooler in transaction mode, such as PgBouncer, is known to be in front of the server.
+    /// Otherwise opening finds out.
+    pub pgbouncer: bool,
     /// The index for searches of large collections.
     pub vector_index: VectorIndex,
     /// The number of documents from which a collection is large.
@@ -112,6 +115,7 @@ impl PostgresConfig {
         "lock_timeout_ms",
         "idle_in_transaction_timeout_ms",
         "acquire_timeout_ms",
+        "pgbouncer",
         "vector_index",
         "vector_index_rows_min",
         "sslmode",
@@ -135,7 +139,7 @@ impl PostgresConfig {
     ///
     /// Parameters of this program: `migrate=auto|check`, `migrate_timeout_ms`, `pool_size`,
     /// `statement_timeout_ms`, `lock_timeout_ms`, `idle_in_transaction_timeout_ms`, `acquire_timeout_ms`,
-    /// `vector_index=none|hnsw`, `vector_index_rows_min`.
+    /// `pgbouncer=true|false`, `vector_index=none|hnsw`, `vector_index_rows_min`.
     ///
     /// Parameters of the connection, as libpq reads them: `sslmode`, `sslrootcert` (also `system`),
     /// `sslcert`, `sslkey`, `channel_binding=prefer|disable`,
@@ -192,6 +196,7 @@ struct Settings {
     lock_timeout: Duration,
     idle_in_transaction_timeout: Duration,
     acquire_timeout: Option<Duration>,
+    pgbouncer: bool,
     vector_index: VectorIndex,
     vector_index_rows_min: u64,
 }
@@ -208,6 +213,7 @@ impl Default for Settings {
             lock_timeout: LOCK_TIMEOUT_DEFAULT,
             idle_in_transaction_timeout: IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT,
             acquire_timeout: None,
+            pgbouncer: false,
             vector_index: VectorIndex::None,
             vector_index_rows_min: VECTOR_INDEX_ROWS_MIN_DEFAULT,
         }
@@ -234,6 +240,13 @@ impl Settings {
             "lock_timeout_ms" => self.lock_timeout = millis(value)?,
             "idle_in_transaction_timeout_ms" => self.idle_in_transaction_timeout = millis(value)?,
             "acquire_timeout_ms" => self.acquire_timeout = Some(millis(value)?),
+            "pgbouncer" => {
+                self.pgbouncer = match value {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(invalid("has a `pgbouncer` other than `true` and `false`")),
+                };
+            }
             "vector_index" => {
                 self.vector_index = match value {
                     "none" => VectorIndex::None,
@@ -267,6 +280,7 @@ impl Settings {
             idle_in_transaction_timeout: self.idle_in_transaction_timeout,
             acquire_timeout: acquire_timeout.unwrap_or(ACQUIRE_TIMEOUT_DEFAULT),
             target: self.target,
+            pgbouncer: self.pgbouncer,
             vector_index: self.vector_index,
             vector_index_rows_min: self.vector_index_rows_min,
         }

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use larder_kernel::Result;
-use sqlx::{ConnectOptions, Connection, PgConnection, Row};
+use sqlx::{Connection, PgConnection, Row};
 
 use super::config::{Migrate, PostgresConfig, is_this_machine};
-use super::engine::{SERVER_VERSION_MIN, within};
-use super::failure::{Failure, Fallible};
+use super::engine::{SERVER_VERSION_MIN, Session, establish, within};
+use super::failure::Fallible;
 use super::schema::{self, Schema};
+use super::session::Mode;
 use super::vector::is_new_enough;
 use crate::diagnose::{Check, Findings, LOGIN, REACH, clock, failed_to_connect, round_trip};
 
@@ -32,16 +33,13 @@ const DURABLE: &str = "determines what an acknowledged write survives";
 const SUMS: &str = "without checksums, silent disk corruption is not detected";
 const USER: &str = "a compromised program has the permissions of its user";
 const CONNECTIONS: &str = "a server without a free connection rejects the program";
+const POOLER: &str = "a pooler in transaction mode changes the server connection between transactions";
 const TLS: &str = "without TLS, anyone on the network can read and change the stored data";
 
 /// Diagnoses the database and returns the connection for further queries.
-pub(crate) async fn diagnose(
-    config: &PostgresConfig,
-    vectors: bool,
-    findings: &Findings,
-) -> Option<PgConnection> {
-    let mut connection = match connect(config).await {
-        Ok(connection) => connection,
+pub(crate) async fn diagnose(config: &PostgresConfig, vectors: bool, findings: &Findings) -> Option<Session> {
+    let mut session = match connect(config).await {
+        Ok(session) => session,
         Err(error) => {
             failed_to_connect(findings, &error);
             return None;
@@ -49,33 +47,48 @@ pub(crate) async fn diagnose(
     };
     findings.add(Check::ok("reach", "the server responds", REACH));
     findings.add(Check::ok("login", "the server accepts this user", LOGIN));
-    let c = &mut connection;
+    findings.add(pooler(session.mode));
+    let s = &mut session;
     // Only queries and no session settings: behind a pooler, other programs would inherit the settings.
-    let writable = add(findings, "writable", WRITABLE, writable(c)).await;
-    add(findings, "server_version", VERSION, server(c)).await;
-    let there = add(findings, "schema", SCHEMA, version(c, config.migrate)).await;
-    add(findings, "rights", RIGHTS, rights(c, there.is_some())).await;
+    let writable = add(findings, "writable", WRITABLE, writable(s.anew().await)).await;
+    add(findings, "server_version", VERSION, server(s.anew().await)).await;
+    let there = add(findings, "schema", SCHEMA, version(s.anew().await, config.migrate)).await;
+    add(findings, "rights", RIGHTS, rights(s.anew().await, there.is_some())).await;
     if vectors {
-        add(findings, "pgvector", VECTORS, pgvector(c)).await;
+        add(findings, "pgvector", VECTORS, pgvector(s.anew().await)).await;
     }
-    add(findings, "durability", DURABLE, durability(c)).await;
-    add(findings, "superuser", USER, user(c)).await;
-    add(findings, "connections", CONNECTIONS, connections(c, config.pool_size)).await;
-    add(findings, "tls", TLS, tls(c, is_this_machine(&config.connect))).await;
-    add(findings, "clock", REACH, times(c)).await;
-    writable.map(|()| connection)
+    add(findings, "durability", DURABLE, durability(s.anew().await)).await;
+    add(findings, "superuser", USER, user(s.anew().await)).await;
+    add(findings, "connections", CONNECTIONS, connections(s.anew().await, config.pool_size)).await;
+    add(findings, "tls", TLS, tls(s.anew().await, is_this_machine(&config.connect))).await;
+    add(findings, "clock", REACH, times(s.anew().await)).await;
+    writable.map(|()| session)
 }
 
 /// Connects as the stores do, in a single attempt.
-async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
-    let ms = |duration: Duration| format!("{}ms", duration.as_millis());
-    let connect = config.connect.clone().disable_statement_logging().options([
-        ("statement_timeout", ms(STATEMENT_MAX)),
-        ("lock_timeout", ms(STATEMENT_MAX)),
-        ("idle_in_transaction_session_timeout", ms(STATEMENT_MAX)),
-    ]);
-    let connected = within(config.acquire_timeout, OPERATION, PgConnection::connect_with(&connect)).await?;
-    connected.map_err(|error| Failure::from(error).into_error(OPERATION))
+async fn connect(config: &PostgresConfig) -> Result<Session> {
+    let config = PostgresConfig {
+        statement_timeout: STATEMENT_MAX,
+        lock_timeout: STATEMENT_MAX,
+        idle_in_transaction_timeout: STATEMENT_MAX,
+        ..config.clone()
+    };
+    let connected = within(config.acquire_timeout, OPERATION, establish(&config)).await?;
+    connected.map_err(|failure| failure.into_error(OPERATION))
+}
+
+/// Returns the check of a pooler between the program and the server.
+fn pooler(mode: Mode) -> Check {
+    match mode {
+        Mode::Direct => Check::ok("pooler", "none, or one that keeps sessions", POOLER),
+        Mode::Pooled => Check::warn(
+            "pooler",
+            "a pooler in transaction mode: each call is a transaction of several round trips, changes are \
+             found by polling, and no index is built",
+            POOLER,
+            "name the server itself for fewer round trips and notifications",
+        ),
+    }
 }
 
 /// Adds the check of a query and returns its result. A failed query adds a check of the failure and returns
@@ -217,8 +230,7 @@ async fn rights(connection: &mut PgConnection, known: bool) -> Fallible<Vec<Chec
 async fn pgvector(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
     let row = sqlx::query(
         "SELECT (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector'),
-                (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector'),
-                to_regtype('vector') IS NOT NULL",
+                (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector')",
     )
     .fetch_one(connection)
     .await?;
@@ -227,10 +239,6 @@ async fn pgvector(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
         (Some(version), _) if !is_new_enough(&version) => {
             let advice = "install 0.8.0 or newer on the server and run `ALTER EXTENSION vector UPDATE`";
             Check::warn("pgvector", format!("{version}, too old for vectors"), VECTORS, advice)
-        }
-        (Some(version), _) if !row.try_get::<bool, _>(2)? => {
-            let seen = format!("{version}, in a schema outside of the `search_path`");
-            Check::warn("pgvector", seen, VECTORS, "add its schema to the user's `search_path`")
         }
         (Some(version), _) => Check::ok("pgvector", version, VECTORS),
         (None, Some(version)) if is_new_enough(&version) => {
@@ -360,6 +368,11 @@ async fn times(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
 }
 
 /// Closes the connection with a goodbye to the server, within a short time limit.
-pub(crate) async fn close(connection: PgConnection) {
-    let _ = tokio::time::timeout(Duration::from_secs(1), connection.close()).await;
+pub(crate) async fn close(mut session: Session) {
+    let goodbye = async {
+        session.anew().await;
+        sqlx::raw_sql("ROLLBACK").execute(&mut session.connection).await?;
+        session.connection.close().await
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), goodbye).await;
 }

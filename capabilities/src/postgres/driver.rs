@@ -45,8 +45,8 @@ impl Location for PostgresConfig {
     }
 
     async fn diagnose(&self, findings: &Findings) {
-        if let Some(connection) = super::diagnose::diagnose(self, true, findings).await {
-            super::diagnose::close(connection).await;
+        if let Some(session) = super::diagnose::diagnose(self, true, findings).await {
+            super::diagnose::close(session).await;
         }
     }
 }

@@ -11,6 +11,8 @@ mod open;
 mod pool;
 mod probe;
 pub(super) mod sweep;
+pub(super) mod watched;
+mod write;
 
 use std::fmt;
 use std::future::Future;
@@ -20,18 +22,22 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outcome, Result};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use super::config::{Migrate, PostgresConfig};
 use super::failure::{Failure, Fallible};
 use super::schema::Schema;
+use super::session::{Mode, SessionSettings, leave_nothing};
 use crate::driver::Pool;
+use crate::follow::Subscriber;
 use lease::{Lease, Source};
 use notify::Notifier;
-pub(super) use open::SERVER_VERSION_MIN;
+pub(super) use open::{SERVER_VERSION_MIN, Session, establish};
 use pool::IdlePool;
 use probe::Prober;
 use sweep::Sweeper;
+use watched::{Counters, Followed};
+pub(crate) use write::{Write, begin_write};
 
 const OPEN: &str = "postgres.open";
 /// The number of retries after a lost connection, for calls that cannot have happened. The server may have
@@ -44,31 +50,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const SILENT: &str = "the database did not respond in time; check its host, port and load, or raise \
                       `acquire_timeout_ms` or `statement_timeout_ms`";
 
-/// The values that each write checks or sets in its transaction, without another round trip.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Write {
-    /// The format that the database must have.
-    pub(crate) format: i64,
-    /// The value of `synchronous_commit` at opening, from which the declared durability follows.
-    /// The default of the role or the database may change later.
-    pub(crate) commit: &'static str,
-}
-
-/// The condition of a write with the parameters `format` and `commit` of [`Write`]. The setting ends with the
-/// transaction, so a pooler does not carry it to other clients.
-macro_rules! begin_write {
-    ($format:literal, $commit:literal) => {
-        concat!(
-            "(SELECT larder.at_format($",
-            $format,
-            ") AND set_config('synchronous_commit', $",
-            $commit,
-            ", true) <> '')"
-        )
-    };
-}
-pub(crate) use begin_write;
-
 /// A handle to the connections of one open database. They close when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Engine {
@@ -78,6 +59,8 @@ pub(crate) struct Engine {
 struct Inner {
     source: Source,
     connect: PgConnectOptions,
+    settings: SessionSettings,
+    mode: Mode,
     prober: Prober,
     notifier: Notifier,
     sweeper: Sweeper,
@@ -105,20 +88,13 @@ impl Engine {
         given: Option<PgPool>,
         schema: Schema,
     ) -> Result<Self> {
-        let ms = |duration: Duration| format!("{}ms", duration.as_millis());
-        let connect = config.connect.clone().disable_statement_logging().options([
-            ("statement_timeout", ms(config.statement_timeout)),
-            ("lock_timeout", ms(config.lock_timeout)),
-            ("idle_in_transaction_session_timeout", ms(config.idle_in_transaction_timeout)),
-            // Single statements are transactions too. With a stricter default, the server would abort
-            // concurrent writers.
-            ("default_transaction_isolation", "read committed".to_owned()),
-        ]);
         // Not through the pool, which retries until its timeout and then reports only the timeout.
         let call_timeout = config.statement_timeout.saturating_add(GRACE);
-        let (durability, commit) = open::examine(&connect, &config, schema, call_timeout)
-            .await
-            .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
+        let open::Examined { durability, commit, settings, mode } =
+            open::examine(&config, schema, call_timeout)
+                .await
+                .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
+        let connect = settings.connect(&config.connect, mode);
         let source = given.map_or_else(
             || {
                 let pool = IdlePool::new(connect.clone(), config.pool_size, config.acquire_timeout);
@@ -127,12 +103,23 @@ impl Engine {
             Source::Foreign,
         );
         let prober = Prober::new(connect.clone());
-        let notifier = Notifier::new(connect.clone());
+        let notifier = Notifier::new(connect.clone(), mode);
         let migrate = config.migrate;
         let sweeper = Sweeper::new();
         let write = Write { format: schema.formats().newest, commit };
-        let inner =
-            Inner { source, connect, prober, notifier, sweeper, durability, migrate, write, call_timeout };
+        let inner = Inner {
+            source,
+            connect,
+            settings,
+            mode,
+            prober,
+            notifier,
+            sweeper,
+            durability,
+            migrate,
+            write,
+            call_timeout,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -156,8 +143,19 @@ impl Engine {
         self.inner.connect.clone()
     }
 
-    pub(crate) fn notifier(&self) -> &Notifier {
-        &self.inner.notifier
+    /// Returns how the sessions get their settings.
+    pub(crate) fn mode(&self) -> Mode {
+        self.inner.mode
+    }
+
+    /// Subscribes to the changes of a thread or a bucket, which are announced under the number.
+    pub(crate) fn subscribe(&self, number: i64, followed: Followed) -> Subscriber {
+        self.inner.notifier.subscribe(&self.inner, number, followed)
+    }
+
+    /// Notes the counters up to which a subscription has read.
+    pub(crate) fn reached(&self, number: i64, followed: &Followed, counters: Counters) {
+        self.inner.notifier.reached(number, followed, counters);
     }
 
     /// Runs a job that only reads. `context` is the data that the job borrows from its caller.
@@ -197,6 +195,11 @@ impl Engine {
         A: Sync,
         F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
     {
+        if self.inner.mode == Mode::Pooled {
+            // The driver sends a statement in two parts, which only a transaction keeps together.
+            let begin = self.inner.settings.begin("READ COMMITTED", Mode::Pooled);
+            return self.transaction_with(begin, operation, context, job).await;
+        }
         let mut attempt = 1;
         loop {
             let mut lease = self.lease(operation).await?;
@@ -228,11 +231,11 @@ impl Engine {
         self.transaction_in("READ COMMITTED", operation, context, job).await
     }
 
-    /// As `transaction`, in a mode of `BEGIN`. The round trip that begins the transaction also checks the
+    /// As `transaction`, with an isolation level. The round trip that begins the transaction also checks the
     /// format.
     async fn transaction_in<A, T, F>(
         &self,
-        mode: &'static str,
+        isolation: &'static str,
         operation: &'static str,
         context: &A,
         job: F,
@@ -243,16 +246,35 @@ impl Engine {
     {
         let Write { format, commit } = self.inner.write;
         let begin = format!(
-            "BEGIN ISOLATION LEVEL {mode};
-             SELECT larder.at_format({format}), set_config('synchronous_commit', '{commit}', true)"
+            "{};
+             SELECT larder.at_format({format}), set_config('synchronous_commit', '{commit}', true)",
+            self.inner.settings.begin(isolation, self.inner.mode)
         );
+        self.transaction_with(begin, operation, context, job).await
+    }
+
+    /// As `transaction`, with the statements that begin it.
+    async fn transaction_with<A, T, F>(
+        &self,
+        begin: String,
+        operation: &'static str,
+        context: &A,
+        job: F,
+    ) -> Result<T>
+    where
+        A: Sync,
+        F: for<'c> Fn(&'c mut PgConnection, &'c A) -> BoxFuture<'c, Fallible<T>>,
+    {
+        let mode = self.inner.mode;
         let (mut attempt, mut lost) = (1, LOST_MAX);
         loop {
             let mut lease = self.lease(operation).await?;
             let call = async {
                 let begun = lease.begin_with(AssertSqlSafe(begin.as_str().to_owned())).await;
                 let mut transaction = begun.map_err(|error| (Failure::from(error), Phase::Begin))?;
-                match job(&mut transaction, context).await {
+                let done = job(&mut transaction, context).await;
+                let left = leave_nothing(&mut transaction, mode).await;
+                match done.and_then(|value| left.map(|()| value).map_err(Failure::from)) {
                     Ok(value) => {
                         transaction.commit().await.map_err(|error| (Failure::from(error), Phase::Commit))?;
                         Ok(value)

@@ -65,8 +65,8 @@ impl Failure {
 
     /// Returns true if the transaction may not write: the server is a standby, or a setting says so.
     pub(crate) fn is_read_only(&self) -> bool {
-        const READ_ONLY: Option<&str> = Some("25006");
-        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.code().as_deref() == READ_ONLY)
+        matches!(self, Self::Database(sqlx::Error::Database(error))
+            if error.code().as_deref() == Some("25006"))
     }
 
     /// Returns the error for the caller of `operation`.
@@ -104,8 +104,67 @@ pub(crate) fn corrupt(operation: &'static str) -> Error {
 pub(crate) fn is_refused_for_now(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        sqlx::Error::Database(error) => matches!(error.code().as_deref(), Some("53300" | "57P03")),
+        sqlx::Error::Database(error) => {
+            matches!(error.code().as_deref(), Some("53300" | "57P03"))
+                || of_pooler(error.as_ref()).is_some_and(|(kind, _)| kind == ErrorKind::ResourceExhausted)
+        }
         _ => false,
+    }
+}
+
+/// Returns true if the server does not have a setting among the startup options.
+pub(crate) fn is_unknown_option(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some("42704"))
+}
+
+/// Returns true if a pooler refused the startup options. PgBouncer names the parameter; the proxy of RDS
+/// names the feature.
+pub(crate) fn refuses_options(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error)
+        if error.message().starts_with("unsupported startup parameter")
+            || error.message().contains("command-line options"))
+}
+
+/// Returns the meaning of an error of PgBouncer, which has one code for all of its errors.
+fn of_pooler(error: &dyn sqlx::error::DatabaseError) -> Option<(ErrorKind, &'static str)> {
+    use ErrorKind::{InvalidInput, NotFound, PermissionDenied, ResourceExhausted, Timeout, Unavailable};
+    if error.code().as_deref() != Some("08P01") {
+        return None;
+    }
+    let known = [
+        (
+            "no more connections allowed",
+            ResourceExhausted,
+            "the pooler has no connection left for a client; lower `pool_size` or raise its \
+             `max_client_conn`",
+        ),
+        (
+            "query_wait_timeout",
+            Timeout,
+            "the pooler had no free connection to the server in time; try again, or raise its \
+             `default_pool_size` or `query_wait_timeout`",
+        ),
+        (
+            "unsupported startup parameter",
+            InvalidInput,
+            "the pooler takes no startup options; remove `options` from the URL and unset `PGOPTIONS`",
+        ),
+        ("no such database", NotFound, "the pooler does not know the database of the URL; check its name"),
+        ("no such user", PermissionDenied, REJECTED_LOGIN),
+        ("password authentication failed", PermissionDenied, REJECTED_LOGIN),
+        ("SASL authentication failed", PermissionDenied, REJECTED_LOGIN),
+        ("authentication failed", PermissionDenied, REJECTED_LOGIN),
+    ];
+    let message = error.message();
+    let known = known.into_iter().find(|(begin, ..)| message.starts_with(begin));
+    let lost = ["pgbouncer", "server ", "client_", "idle transaction timeout", "the database system"];
+    match known {
+        Some((_, kind, message)) => Some((kind, message)),
+        None if lost.iter().any(|begin| message.starts_with(begin)) => Some((
+            Unavailable,
+            "the pooler lost or refused the connection to the server; try again in a moment",
+        )),
+        None => None,
     }
 }
 
@@ -174,7 +233,7 @@ fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) 
     {
         return refused;
     }
-    let (kind, message) = describe(&code);
+    let (kind, message) = of_pooler(error).unwrap_or_else(|| describe(&code));
     // A server that shuts down may have the commit on its disk already.
     let severity = database_error.map(PgDatabaseError::severity);
     let went_away =
@@ -188,6 +247,8 @@ fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) 
     }
 }
 
+const REJECTED_LOGIN: &str =
+    "the server rejected the user or the password; check the URL, and the server's `pg_hba.conf`";
 const NOT_ALLOWED: &str = "the user does not have the permission; grant `CREATE` on the database to create \
                            the schema or, if the schema exists, `USAGE` on the schema `larder` and all \
                            rights on its \
@@ -213,14 +274,11 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
         "53200" => (ResourceExhausted, "the server is out of memory; add memory or request less"),
         "53300" => (
             ResourceExhausted,
-            "the server refused a new connection because its limit, or that of the role or the database, \
-             is reached; lower `pool_size` or raise the limit",
+            "the server refused a new connection because its limit, or the limit of the role or the \
+             database, is reached; lower `pool_size` or raise the limit",
         ),
         "54000" => (ResourceExhausted, "a record is larger than the database accepts; split it"),
-        "28P01" | "28000" => (
-            PermissionDenied,
-            "the server rejected the user or the password; check the URL, and the server's `pg_hba.conf`",
-        ),
+        "28P01" | "28000" => (PermissionDenied, REJECTED_LOGIN),
         "42501" => (PermissionDenied, NOT_ALLOWED),
         "25006" => (
             PermissionDenied,

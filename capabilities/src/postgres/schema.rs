@@ -1,11 +1,12 @@
 //! The versions of the schema: the oldest version that this program opens, and the migrations to the newest.
 
 use larder_kernel::{Error, ErrorKind};
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::config::Migrate;
 use super::failure::Fallible;
 use super::format::{BASELINE, formats};
+use super::session::{Mode, leave_nothing};
 use crate::format::Formats;
 
 /// The statements that create the version `BASELINE` in an empty database.
@@ -41,10 +42,17 @@ impl Schema {
 
     /// Upgrades the schema to the newest version, or rejects it. Processes that open a new database at the
     /// same time wait for each other, and one of them migrates.
-    pub(crate) async fn migrate(self, connection: &mut PgConnection, mode: Migrate) -> Fallible<()> {
-        // A process that waited for another's migration must see it, whatever isolation level is the
-        // database's default.
-        let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+    ///
+    /// `begin` begins a transaction whose isolation level is `READ COMMITTED`: a process that waited for
+    /// another's migration must see it.
+    pub(crate) async fn migrate(
+        self,
+        connection: &mut PgConnection,
+        migrate: Migrate,
+        begin: String,
+        mode: Mode,
+    ) -> Fallible<()> {
+        let mut transaction = connection.begin_with(AssertSqlSafe(begin)).await?;
         // A migration may take longer than a statement or a wait for a lock is allowed.
         sqlx::raw_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             .execute(&mut *transaction)
@@ -55,7 +63,7 @@ impl Schema {
             formats.check(OPERATION, found)?;
         }
         if found < formats.newest {
-            if mode == Migrate::Check {
+            if migrate == Migrate::Check {
                 let message = "the schema is missing or older; open the database once with `migrate=auto`";
                 return Err(Error::new(ErrorKind::Unsupported, OPERATION, message)
                     .with_context("format", found)
@@ -89,6 +97,7 @@ impl Schema {
             .execute(&mut *transaction)
             .await?;
         }
+        leave_nothing(&mut transaction, mode).await?;
         transaction.commit().await?;
         Ok(())
     }

@@ -10,9 +10,12 @@ mod format;
 mod outage;
 #[cfg(feature = "sqlx-interop")]
 mod plans;
+mod pooler;
 mod read_only;
 mod schema;
+mod settings;
 mod standby;
+mod subscriptions;
 mod sweep;
 mod vectors;
 mod versions;
@@ -62,6 +65,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         schema::tables_may_be_partitioned_by_the_namespace;
         schema::large_texts_are_stored_compressed;
         schema::large_histories_are_stored_compressed;
+        settings::no_setting_of_a_role_changes_what_the_stores_do;
+        subscriptions::idle_subscriptions_cost_one_statement_a_second;
         sweep::an_unused_expired_thread_is_removed_in_parts;
         sweep::a_partially_removed_thread_reads_as_empty;
         sweep::an_expired_value_is_removed_from_an_idle_bucket;
@@ -79,7 +84,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         outage::an_unreachable_server_is_a_typed_error_without_the_password;
         outage::a_server_that_is_silent_is_given_up_in_time;
         outage::rights_that_are_missing_are_named;
-        outage::an_old_or_hidden_pgvector_is_refused;
+        outage::an_old_pgvector_is_refused_and_its_schema_does_not_matter;
         outage::pgvector_works_in_any_schema_of_the_search_path;
         outage::a_new_connection_looks_up_no_type;
         outage::without_pgvector_vectors_are_refused_and_the_rest_works;
@@ -92,11 +97,20 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         writers::a_thread_that_somebody_works_on_holds_up_no_other;
     ];
     let mut trials = trials;
-    trials.push(trial(
-        "standby::a_standby_is_unavailable_and_not_forbidden",
-        standby::a_standby_is_unavailable_and_not_forbidden,
-        std::env::var("LARDER_POSTGRES_REPLICA_URL").is_err(),
-    ));
+    // These need a second server in front of the first, or behind it.
+    macro_rules! trials_of {
+        ($variable:literal: $($test:path;)*) => {
+            let ignored = std::env::var($variable).is_err();
+            trials.extend([$(trial(stringify!($test), $test, ignored)),*]);
+        };
+    }
+    trials_of!["LARDER_POSTGRES_REPLICA_URL": standby::a_standby_is_unavailable_and_not_forbidden;];
+    trials_of![
+        "LARDER_PGBOUNCER_URL":
+        pooler::every_contract_works_through_a_pooler_and_disturbs_no_other_client;
+        pooler::changes_are_found_through_a_pooler_within_two_seconds;
+        pooler::a_pooler_is_diagnosed_and_its_refusals_are_named;
+    ];
     #[cfg(feature = "sqlx-interop")]
     let trials = {
         trials.extend(trials![

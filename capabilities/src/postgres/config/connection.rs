@@ -14,8 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use super::{invalid, is_this_machine};
 
 const FORM: &str = "write `postgres://user:password@host:port/database`, and escape special characters of \
-    user \
-                    and password with `%` (`@` is `%40`, `/` is `%2F`, `%` is `%25`)";
+                    user and password with `%` (`@` is `%40`, `/` is `%2F`, `%` is `%25`)";
 
 /// The kind of server that `target_session_attrs` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,56 +1,60 @@
 //! Notifications of changes: one connection listens for all subscriptions of an open database.
 //!
-//! A notification only signals that it is time to read the log. A lost notification costs latency: each
-//! subscriber also reads once in [`crate::follow::POLL`], and all subscribers read when the connection is
-//! restored.
+//! A notification only signals that it is time to read the log. A lost notification costs latency: the looks
+//! of [`Watched`] find the change, and one of them follows when the connection is restored.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::watched::{Counters, Followed, Watched};
+use super::{Engine, Inner};
 use crate::follow::Subscriber;
+use crate::postgres::session::Mode;
 
 /// The pause of the listener before it connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
-type Subscribers = Arc<Mutex<HashMap<i64, watch::Sender<()>>>>;
-
-/// The subscribers, and the task that notifies them. The task runs from the first subscription until this
-/// value is dropped.
-pub(crate) struct Notifier {
+/// The subscribers, and the tasks that wake them. The tasks run from the first subscription until this value
+/// is dropped.
+pub(super) struct Notifier {
     connect: PgConnectOptions,
-    /// The subscribers by the number of their thread or bucket.
-    subscribers: Subscribers,
-    listener: Mutex<Option<JoinHandle<()>>>,
+    mode: Mode,
+    watched: Watched,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Notifier {
-    pub(crate) fn new(connect: PgConnectOptions) -> Self {
-        Self { connect, subscribers: Subscribers::default(), listener: Mutex::default() }
+    pub(super) fn new(connect: PgConnectOptions, mode: Mode) -> Self {
+        Self { connect, mode, watched: Watched::default(), tasks: Mutex::default() }
     }
 
-    /// Subscribes to the changes that are announced under the number. The caller must be inside the runtime.
-    pub(crate) fn subscribe(&self, number: i64) -> Subscriber {
-        let mut subscribers = lock(&self.subscribers);
-        subscribers.retain(|_, sender| sender.receiver_count() > 0);
-        let notified = subscribers.entry(number).or_insert_with(|| watch::channel(()).0).subscribe();
-        drop(subscribers);
-        let mut listener = lock(&self.listener);
+    /// Subscribes to the changes of a thread or a bucket, which are announced under the number. The caller
+    /// must be inside the runtime.
+    pub(super) fn subscribe(&self, engine: &Arc<Inner>, number: i64, followed: Followed) -> Subscriber {
+        let subscriber = self.watched.subscribe(number, followed);
+        let mut tasks = lock(&self.tasks);
         // A task ends with its runtime; the next subscriber's runtime takes over.
-        if listener.as_ref().is_none_or(JoinHandle::is_finished) {
-            *listener = Some(tokio::spawn(listen(self.connect.clone(), Arc::clone(&self.subscribers))));
+        if tasks.is_empty() || tasks.iter().any(JoinHandle::is_finished) {
+            tasks.drain(..).for_each(|task| task.abort());
+            tasks.push(tokio::spawn(look(Arc::downgrade(engine), self.watched.clone())));
+            // Behind a pooler, another client would get the connection that listens.
+            if self.mode == Mode::Direct {
+                tasks.push(tokio::spawn(listen(self.connect.clone(), self.watched.clone())));
+            }
         }
-        Subscriber::new(notified)
+        subscriber
     }
 
-    pub(crate) fn stop(&self) {
-        if let Some(listener) = lock(&self.listener).take() {
-            listener.abort();
-        }
+    /// Notes the counters up to which a subscription has read.
+    pub(super) fn reached(&self, number: i64, followed: &Followed, counters: Counters) {
+        self.watched.reached(number, followed, counters);
+    }
+
+    pub(super) fn stop(&self) {
+        lock(&self.tasks).drain(..).for_each(|task| task.abort());
     }
 }
 
@@ -64,15 +68,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn listen(connect: PgConnectOptions, subscribers: Subscribers) {
+/// Looks at what is followed, again and again, while the database is open.
+async fn look(engine: Weak<Inner>, watched: Watched) {
     loop {
-        // Ends when the connection is lost; subscribers poll until it is restored.
-        let _ = listen_once(&connect, &subscribers).await;
+        watched.wait_for_turn().await;
+        let Some(inner) = engine.upgrade() else { return };
+        watched.look(&Engine { inner }).await;
+    }
+}
+
+async fn listen(connect: PgConnectOptions, watched: Watched) {
+    loop {
+        // Ends when the connection is lost; the looks find what happens until it is restored.
+        let _ = listen_once(&connect, &watched).await;
         tokio::time::sleep(RECONNECT_PAUSE).await;
     }
 }
 
-async fn listen_once(connect: &PgConnectOptions, subscribers: &Subscribers) -> sqlx::Result<()> {
+async fn listen_once(connect: &PgConnectOptions, watched: &Watched) -> sqlx::Result<()> {
     // A separate pool, so that its connection is closed and never reused with the lock still held.
     let pool = PgPoolOptions::new()
         .max_connections(1)
@@ -90,11 +103,10 @@ async fn listen_once(connect: &PgConnectOptions, subscribers: &Subscribers) -> s
     )
     .execute(&mut listener)
     .await?;
-    lock(subscribers).values().for_each(|sender| _ = sender.send(()));
+    watched.look_soon();
     while let Some(notification) = listener.try_recv().await? {
-        let Ok(number) = notification.payload().parse::<i64>() else { continue };
-        if let Some(sender) = lock(subscribers).get(&number) {
-            let _ = sender.send(());
+        if let Ok(number) = notification.payload().parse::<i64>() {
+            watched.notify(number);
         }
     }
     Ok(())

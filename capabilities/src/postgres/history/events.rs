@@ -11,6 +11,7 @@ use sqlx::{PgConnection, Row};
 
 use super::super::decode::{count, parse_id};
 use super::super::engine::Engine;
+use super::super::engine::watched::Followed;
 use super::super::failure::{Fallible, corrupt};
 use super::Address;
 use super::lifetime;
@@ -26,19 +27,29 @@ const PAGE_BYTES_MAX: i64 = 4 * 1024 * 1024;
 struct ThreadLog {
     engine: Engine,
     address: Address,
+    number: i64,
+    followed: Followed,
 }
 
 /// Returns the events after a `Seq`, and then the events to come.
 pub(super) fn follow(engine: Engine, address: Address, number: i64, after: Seq) -> HistoryEvents {
-    let subscriber = engine.notifier().subscribe(number);
-    follow::follow(ThreadLog { engine, address }, subscriber, after)
+    let (namespace, agent, session) = address.key();
+    let followed = Followed::Thread(namespace.to_owned(), agent.to_owned(), session.to_owned());
+    let subscriber = engine.subscribe(number, followed.clone());
+    follow::follow(ThreadLog { engine, address, number, followed }, subscriber, after)
 }
 
 #[async_trait]
 impl EventLog for ThreadLog {
     async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>> {
         let read = self.engine.read(OPERATION, &self.address, |sql, address| page(sql, address, after.get()));
-        read.await
+        let page = read.await?;
+        if page.is_empty() {
+            // A thread without numbers does not exist.
+            let counters = if after == Seq::ZERO { (None, None) } else { (Some(after.get()), Some(0)) };
+            self.engine.reached(self.number, &self.followed, counters);
+        }
+        Ok(page)
     }
 
     async fn watch(&self, lease: Duration) -> Result<bool> {

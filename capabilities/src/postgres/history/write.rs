@@ -1,7 +1,5 @@
 //! The writes of a thread: calls of the database's functions.
 
-use std::time::Duration;
-
 use futures_util::future::BoxFuture;
 use larder_kernel::{
     AgentRole, Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Replaced, Result,

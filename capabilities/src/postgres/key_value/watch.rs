@@ -10,6 +10,7 @@ use sqlx::{PgConnection, Row};
 use super::super::decode::{count, parse_id, timestamp};
 use super::super::encode::{integer, length};
 use super::super::engine::Engine;
+use super::super::engine::watched::Followed;
 use super::super::failure::Fallible;
 use super::rows::Address;
 use crate::change_log::{self, ChangeLog, ChangePage, OPERATION, PAGE_BYTES_MAX, PAGE_CHANGES_MAX};
@@ -19,6 +20,8 @@ struct BucketLog {
     engine: Engine,
     address: Address,
     prefix: String,
+    number: i64,
+    followed: Followed,
     subscriber: Subscriber,
 }
 
@@ -30,8 +33,14 @@ pub(super) async fn follow(
     after: Revision,
 ) -> Result<KeyValueEvents> {
     let number = engine.read(OPERATION, &address, |sql, address| notify_number(sql, address)).await?;
-    let subscriber = engine.notifier().subscribe(number);
-    change_log::follow(BucketLog { engine, address, prefix: prefix.to_owned(), subscriber }, after).await
+    let (namespace, name) = (address.namespace.as_str().to_owned(), address.bucket.as_str().to_owned());
+    let followed = Followed::Bucket(namespace, name);
+    let subscriber = engine.subscribe(number, followed.clone());
+    change_log::follow(
+        BucketLog { engine, address, prefix: prefix.to_owned(), number, followed, subscriber },
+        after,
+    )
+    .await
 }
 
 /// Returns the number under which the bucket's changes are announced.
@@ -48,7 +57,12 @@ fn notify_number<'c>(sql: &'c mut PgConnection, address: &'c Address) -> BoxFutu
 impl ChangeLog for BucketLog {
     async fn page(&self, after: u64) -> Result<ChangePage> {
         let wanted = (&self.address, &*self.prefix, integer(after));
-        self.engine.read(OPERATION, &wanted, |sql, wanted| Box::pin(page(sql, *wanted))).await
+        let page = self.engine.read(OPERATION, &wanted, |sql, wanted| Box::pin(page(sql, *wanted))).await?;
+        if !page.more {
+            let counters = (page.last > 0).then(|| (integer(page.last), integer(page.forgotten)));
+            self.engine.reached(self.number, &self.followed, counters.unzip());
+        }
+        Ok(page)
     }
 
     fn mark_seen(&mut self) {

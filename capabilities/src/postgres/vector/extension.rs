@@ -53,7 +53,10 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
         .into());
     }
     if !found.visible {
-        return Err(refused("the schema of pgvector is not in the user's `search_path`; add it").into());
+        return Err(refused(
+            "pgvector was moved to another schema after the opening; open the database again",
+        )
+        .into());
     }
     if !found.column {
         // Without a fixed dimension the column can hold the embeddings of every collection.

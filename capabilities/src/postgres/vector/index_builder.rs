@@ -19,6 +19,7 @@ use super::read::dimensions;
 use crate::postgres::config::{Migrate, PostgresConfig, VectorIndex};
 use crate::postgres::encode::integer;
 use crate::postgres::failure::{Failure, Fallible};
+use crate::postgres::session::Mode;
 
 /// The pause of a process after a failed build, or after another process held the lock.
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
@@ -57,6 +58,7 @@ impl fmt::Display for IndexedType {
 /// The setting for indexes, and the task that builds them.
 pub(crate) struct IndexBuilder {
     connect: PgConnectOptions,
+    mode: Mode,
     index: VectorIndex,
     rows_min: u64,
     migrate: Migrate,
@@ -82,9 +84,10 @@ struct Catalog {
 }
 
 impl IndexBuilder {
-    pub(crate) fn new(connect: PgConnectOptions, config: &PostgresConfig) -> Self {
+    pub(crate) fn new(connect: PgConnectOptions, mode: Mode, config: &PostgresConfig) -> Self {
         Self {
             connect,
+            mode,
             index: config.vector_index,
             rows_min: config.vector_index_rows_min,
             migrate: config.migrate,
@@ -104,9 +107,10 @@ impl IndexBuilder {
     }
 
     /// Starts a task that builds the indexes of a collection and removes those of dropped collections. Does
-    /// nothing while a task runs, during the pause after a failure, and with `migrate=check`.
+    /// nothing while a task runs, during the pause after a failure, with `migrate=check`, and behind a
+    /// pooler.
     pub(super) fn start(&self, namespace: &Namespace, collection: Option<&CollectionName>) {
-        if !self.is_on() || self.migrate == Migrate::Check {
+        if !self.is_on() || self.migrate == Migrate::Check || self.mode == Mode::Pooled {
             return;
         }
         let mut work = lock(&self.work);
@@ -135,6 +139,11 @@ impl IndexBuilder {
     pub(super) async fn build(&self, namespace: &Namespace, collection: &CollectionName) -> Fallible<bool> {
         if !self.is_on() {
             let message = "the database was opened without `vector_index=hnsw`; open it with this parameter";
+            return Err(Error::new(ErrorKind::Unsupported, super::BUILD_INDEX, message).into());
+        }
+        if self.mode == Mode::Pooled {
+            let message = "a pooler in transaction mode keeps no lock for the time that an index takes; \
+                           build it with a URL that names the server itself";
             return Err(Error::new(ErrorKind::Unsupported, super::BUILD_INDEX, message).into());
         }
         let connecting = PgConnection::connect_with(&self.connect);
