@@ -18,6 +18,7 @@ mod guarantees;
 #[cfg(feature = "full")]
 mod kill;
 mod layers;
+mod leaves;
 #[cfg(feature = "full")]
 mod live;
 #[path = "../../../conformance/tests/suite/lossy.rs"]
@@ -37,6 +38,7 @@ use groups::Group;
 const GROUPS: &[(&str, Group)] = &[
     ("embedded", embedded::group),
     ("layers", layers::group),
+    ("leaves", leaves::group),
     ("durable", durable::group),
     ("moving", moving::group),
     ("doctor", doctor::group),
