@@ -32,6 +32,10 @@ const OPERATION: &str = "mcp.serve_http";
 const PATH: &str = "/mcp";
 /// The maximum number of concurrent connections. A further connection waits until another ends.
 const CONNECTIONS_MAX: usize = 512;
+/// The default for the number of sessions. A session that is idle for five minutes ends.
+const SESSIONS_MAX_DEFAULT: usize = 1_000;
+/// The header with the id of a session.
+const SESSION_ID: &str = "mcp-session-id";
 /// The time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for open connections when the server stops.
@@ -47,12 +51,20 @@ type Service = StreamableHttpService<McpServer, LocalSessionManager>;
 /// By default, the server accepts only clients on this machine that use a loopback name in `Host`, and no web
 /// pages. A request with an `Origin` that is not allowed gets status `403`, as the MCP standard requires
 /// against DNS rebinding.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct HttpOptions {
     hosts: Vec<String>,
     origins: Vec<String>,
     token: Option<[u8; 32]>,
     sessions: Option<Arc<dyn KeyValueStore>>,
+    sessions_max: usize,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        let (hosts, origins) = (Vec::new(), Vec::new());
+        Self { hosts, origins, token: None, sessions: None, sessions_max: SESSIONS_MAX_DEFAULT }
+    }
 }
 
 impl HttpOptions {
@@ -91,6 +103,14 @@ impl HttpOptions {
         self
     }
 
+    /// Sets the maximum number of sessions in this process; the default is 1,000. A request without a session
+    /// gets status `503` while so many sessions exist. A session that is idle for five minutes ends.
+    #[must_use]
+    pub fn with_sessions_max(mut self, sessions_max: usize) -> Self {
+        self.sessions_max = sessions_max;
+        self
+    }
+
     fn config(&self) -> StreamableHttpServerConfig {
         let hosts = LOOPBACK.into_iter().map(str::to_owned).chain(self.hosts.iter().cloned());
         let mut config = StreamableHttpServerConfig::default()
@@ -120,6 +140,7 @@ impl fmt::Debug for HttpOptions {
             .field("origins", &self.origins)
             .field("token", &self.token.is_some())
             .field("sessions", &self.sessions.is_some())
+            .field("sessions_max", &self.sessions_max)
             .finish()
     }
 }
@@ -162,7 +183,9 @@ pub async fn serve_http(
     }
     let config = options.config();
     let ended = config.cancellation_token.clone();
-    let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(options.manager()), config);
+    let manager = Arc::new(options.manager());
+    let gate = Arc::new(SessionGate { manager: Arc::clone(&manager), sessions_max: options.sessions_max });
+    let service = StreamableHttpService::new(move || Ok(server.clone()), manager, config);
     let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -180,10 +203,10 @@ pub async fn serve_http(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (service, token) = (service.clone(), options.token);
+        let (service, token, gate) = (service.clone(), options.token, Arc::clone(&gate));
         let answer = service_fn(move |request| {
-            let service = service.clone();
-            async move { Ok::<_, Infallible>(respond(&service, token.as_ref(), request).await) }
+            let (service, gate) = (service.clone(), Arc::clone(&gate));
+            async move { Ok::<_, Infallible>(respond(&service, &gate, token.as_ref(), request).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -202,7 +225,27 @@ pub async fn serve_http(
     Ok(())
 }
 
-async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<Incoming>) -> Answer {
+/// The limit of the number of sessions.
+struct SessionGate {
+    manager: Arc<LocalSessionManager>,
+    sessions_max: usize,
+}
+
+impl SessionGate {
+    /// Returns true if the request may start a session, and no further session fits.
+    async fn refuses(&self, request: &Request<Incoming>) -> bool {
+        request.method() == Method::POST
+            && !request.headers().contains_key(SESSION_ID)
+            && self.manager.sessions.read().await.len() >= self.sessions_max
+    }
+}
+
+async fn respond(
+    service: &Service,
+    gate: &SessionGate,
+    token: Option<&[u8; 32]>,
+    request: Request<Incoming>,
+) -> Answer {
     if request.uri().path() != PATH {
         return refused(StatusCode::NOT_FOUND, "Not Found: the server serves MCP at /mcp");
     }
@@ -210,6 +253,10 @@ async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<I
         let mut answer = refused(StatusCode::UNAUTHORIZED, "Unauthorized: the token is missing or wrong");
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return answer;
+    }
+    if gate.refuses(&request).await {
+        let reason = "Service Unavailable: too many sessions are open; end one, or try again in five minutes";
+        return refused(StatusCode::SERVICE_UNAVAILABLE, reason);
     }
     if request.method() != Method::POST {
         return service.handle(request).await;
