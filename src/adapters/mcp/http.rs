@@ -18,6 +18,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use larder_kernel::{Error, ErrorKind, KeyValueStore, Result};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -34,8 +35,6 @@ const PATH: &str = "/mcp";
 const CONNECTIONS_MAX: usize = 512;
 /// The default for the number of sessions. A session that is idle for five minutes ends.
 const SESSIONS_MAX_DEFAULT: usize = 1_000;
-/// The header with the id of a session.
-const SESSION_ID: &str = "mcp-session-id";
 /// The time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for open connections when the server stops.
@@ -103,8 +102,8 @@ impl HttpOptions {
         self
     }
 
-    /// Sets the maximum number of sessions in this process; the default is 1,000. A request without a session
-    /// gets status `503` while so many sessions exist. A session that is idle for five minutes ends.
+    /// Sets the maximum number of sessions in this process; the default is 1,000. An `initialize`
+    /// request gets status `503` while so many sessions exist. A session that is idle for five minutes ends.
     #[must_use]
     pub fn with_sessions_max(mut self, sessions_max: usize) -> Self {
         self.sessions_max = sessions_max;
@@ -232,12 +231,19 @@ struct SessionGate {
 }
 
 impl SessionGate {
-    /// Returns true if the request may start a session, and no further session fits.
-    async fn refuses(&self, request: &Request<Incoming>) -> bool {
-        request.method() == Method::POST
-            && !request.headers().contains_key(SESSION_ID)
-            && self.manager.sessions.read().await.len() >= self.sessions_max
+    /// Returns true if the message starts a session, and no further session fits.
+    async fn refuses(&self, message: &[u8]) -> bool {
+        starts_session(message) && self.manager.sessions.read().await.len() >= self.sessions_max
     }
+}
+
+/// Returns true for an `initialize` request. Clients of newer protocols send requests without a session.
+fn starts_session(message: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Head {
+        method: String,
+    }
+    serde_json::from_slice::<Head>(message).is_ok_and(|head| head.method == "initialize")
 }
 
 async fn respond(
@@ -254,10 +260,6 @@ async fn respond(
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return answer;
     }
-    if gate.refuses(&request).await {
-        let reason = "Service Unavailable: too many sessions are open; end one, or try again in five minutes";
-        return refused(StatusCode::SERVICE_UNAVAILABLE, reason);
-    }
     if request.method() != Method::POST {
         return service.handle(request).await;
     }
@@ -271,6 +273,10 @@ async fn respond(
             );
         }
     };
+    if gate.refuses(&body).await {
+        let reason = "Service Unavailable: too many sessions are open; end one, or try again in five minutes";
+        return refused(StatusCode::SERVICE_UNAVAILABLE, reason);
+    }
     match message::check(&body) {
         Verdict::Refuse(answer) => {
             let mut answer = Response::new(Full::new(Bytes::from(answer)).boxed());
