@@ -64,19 +64,33 @@ async fn serve(mut stream: TcpStream, stores: Stores) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
+/// Returns when a line is read. Without a terminal, the program serves until it is killed.
+async fn entered() {
+    let read = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+    if !matches!(read.await, Ok(Ok(1..))) {
+        std::future::pending::<()>().await;
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let url = arguments.next().unwrap_or_else(|| "memory:".to_owned());
     let stores = larder::open(&url).await?;
     let listener = TcpListener::bind(arguments.next().as_deref().unwrap_or("127.0.0.1:8080")).await?;
-    println!("serving on http://{}", listener.local_addr()?);
+    println!("serving on http://{}; Enter stops it", listener.local_addr()?);
+    let mut stop = std::pin::pin!(entered());
     loop {
-        let (stream, _) = listener.accept().await?;
+        let (stream, _) = tokio::select! {
+            accepted = listener.accept() => accepted?,
+            () = &mut stop => break,
+        };
         let stores = stores.clone();
         tokio::spawn(async move {
             // A client that disconnected needs no response.
             let _ = serve(stream, stores).await;
         });
     }
+    stores.close().await;
+    Ok(())
 }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let server = McpServer::new(larder::open(&url).await?);
+    let stores = larder::open(&url).await?;
+    let server = McpServer::new(stores.clone());
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let serving = tokio::spawn(async move {
         let running = server.serve(ours).await.map_err(std::io::Error::other)?;
@@ -43,5 +44,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     client.cancel().await?;
     serving.await??;
+    stores.close().await;
     Ok(())
 }

@@ -16,6 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let read = report(&BlobObjectStore::new(stores.blobs()?)).await?;
     println!("{read}");
     stores.blobs()?.erase().await?;
+    stores.close().await;
     Ok(())
 }
 

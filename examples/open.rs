@@ -13,5 +13,6 @@ async fn main() -> larder::Result<()> {
     for message in history.tail(&thread, 20).await? {
         println!("{}", message.text());
     }
+    stores.close().await;
     Ok(())
 }

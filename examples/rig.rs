@@ -82,5 +82,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} messages, found {}", remembered.len(), names.join(", "));
     stores.history()?.erase().await?;
     stores.vectors()?.erase().await?;
+    stores.close().await;
     Ok(())
 }

@@ -24,5 +24,7 @@ async fn main() -> larder::Result<()> {
     }
     history.append(&thread, ChatMessage::assistant("Booked, seat 61")).await?;
     println!("{} messages, {:?}", history.count(&thread).await?, stores.contracts());
-    stores.erase().await
+    stores.erase().await?;
+    stores.close().await;
+    Ok(())
 }

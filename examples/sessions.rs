@@ -39,6 +39,7 @@ async fn main() -> Result<(), Failure> {
     }
     println!("{said}");
     stores.key_value()?.erase().await?;
+    stores.close().await;
     Ok(())
 }
 

@@ -37,11 +37,19 @@ pub struct StoresBuilder {
     urls: Vec<String>,
     own: Vec<(Contract, String)>,
     embedder: Option<Arc<dyn Embedder>>,
+    read_only: bool,
 }
 
 impl StoresBuilder {
     pub(crate) fn new(registry: Registry) -> Self {
-        Self { registry, namespace: None, urls: Vec::new(), own: Vec::new(), embedder: None }
+        Self {
+            registry,
+            namespace: None,
+            urls: Vec::new(),
+            own: Vec::new(),
+            embedder: None,
+            read_only: false,
+        }
     }
 
     /// Sets the drivers. The default is the drivers of this build.
@@ -124,6 +132,13 @@ impl StoresBuilder {
         self
     }
 
+    /// Opens every URL only for reading, as [`Registry::read_only_url`] describes.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
     fn own_url(mut self, contract: Contract, url: String) -> Self {
         self.own.retain(|(other, _)| *other != contract);
         self.own.push((contract, url));
@@ -140,17 +155,22 @@ impl StoresBuilder {
             Some(namespace) => namespace,
             None => Namespace::new("default")?,
         };
+        let registry = self.registry;
+        let read_only = self.read_only;
+        let read = |url: &str| {
+            if read_only { registry.read(&registry.read_only_url(url)?) } else { registry.read(url) }
+        };
         let mut targets: Vec<(String, Target, Vec<Contract>)> = Vec::new();
         let mut taken: Vec<Contract> = self.own.iter().map(|(contract, _)| *contract).collect();
         for url in self.urls {
-            let target = self.registry.read(&url)?;
+            let target = read(&url)?;
             let free = |contract: &Contract| !taken.contains(contract);
             let wanted: Vec<Contract> = target.contracts.iter().copied().filter(free).collect();
             taken.extend(&wanted);
             targets.push((url, target, wanted));
         }
         for (contract, url) in self.own {
-            let target = self.registry.read(&url)?;
+            let target = read(&url)?;
             if !target.contracts.contains(&contract) {
                 return Err(wrong_url(contract));
             }

@@ -25,6 +25,9 @@
 //! # }
 //! ```
 //!
+//! Neither check finds a full or read-only disk, because they do not write.
+//! [`Stores::health_with_writes`] does.
+//!
 //! The example `health` of this crate serves both over HTTP.
 
 use std::future::Future;
@@ -32,7 +35,8 @@ use std::time::{Duration, Instant};
 
 use larder_agents::layers::TimeoutLayer;
 use larder_kernel::{
-    BlobKey, BoardId, CollectionName, Contract, DocumentId, EntityId, Error, ErrorKind, Result, Thread,
+    AppendOptions, BlobKey, BlobPutOptions, BoardId, ChatMessage, CollectionName, Contract, Document,
+    DocumentId, Embedding, Entity, EntityId, EntityType, Error, ErrorKind, NewBoard, PutMode, Result, Thread,
 };
 use serde::{Serialize, Serializer};
 
@@ -131,12 +135,28 @@ impl Stores {
     /// # Cancellation
     /// Dropping the future has no effect on the stores.
     pub async fn health(&self, timeout: Duration) -> Health {
+        self.probe(timeout, Probe::Read).await
+    }
+
+    /// As [`health`](Self::health), but every store also writes one small record and removes it again. So it
+    /// finds a full disk, a read-only disk, a standby and a missing permission, which reads do not.
+    ///
+    /// The records have the name `larder-health`. A thread, a board and a bucket of this name remain, without
+    /// content. Each call costs one flush per store, so call it every minute, not every second.
+    ///
+    /// # Cancellation
+    /// The record may remain; the next call overwrites it.
+    pub async fn health_with_writes(&self, timeout: Duration) -> Health {
+        self.probe(timeout, Probe::Write).await
+    }
+
+    async fn probe(&self, timeout: Duration, probe: Probe) -> Health {
         let begun = Instant::now();
         let asked = self.clone().layered(&TimeoutLayer::new(timeout));
         let asking = asked.contracts().into_iter().map(|contract| {
             let (backend, asked) = (self.backend_name(contract), &asked);
             async move {
-                let (begun, answer) = timed(ask(asked, contract)).await;
+                let (begun, answer) = timed(probe.run(asked, contract)).await;
                 let error = answer
                     .err()
                     .map(|error| HealthError { kind: error.kind(), message: error.message().to_owned() });
@@ -183,6 +203,68 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// The request that a check sends.
+#[derive(Debug, Clone, Copy)]
+enum Probe {
+    Read,
+    Write,
+}
+
+impl Probe {
+    async fn run(self, stores: &Stores, contract: Contract) -> Result<()> {
+        ask(stores, contract).await?;
+        match self {
+            Self::Read => Ok(()),
+            // Boxed, because the six futures are large together.
+            Self::Write => Box::pin(write(stores, contract)).await.or_else(raced),
+        }
+    }
+}
+
+/// Another program's probe wrote or removed the same record, so the store works.
+fn raced(error: Error) -> Result<()> {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::Conflict => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Writes a small record and removes it.
+async fn write(stores: &Stores, contract: Contract) -> Result<()> {
+    match contract {
+        Contract::History => {
+            let (history, thread) = (stores.set().history()?, Thread::new(NAME, NAME)?);
+            history.append_many(&thread, vec![ChatMessage::user(NAME)], AppendOptions::default()).await?;
+            history.clear(&thread).await.map(drop)
+        }
+        Contract::Vectors => {
+            let (vectors, collection) = (stores.set().vectors()?, CollectionName::new(NAME)?);
+            let document = Document::new(DocumentId::new(NAME)?, NAME).with_embedding(Embedding::new([1.0])?);
+            vectors.put(&collection, vec![document], PutMode::Upsert).await?;
+            vectors.drop_collection(&collection).await.map(drop)
+        }
+        Contract::Graph => {
+            let (graph, id) = (stores.set().graph()?, EntityId::new(NAME)?);
+            graph.upsert_entities(vec![Entity::new(id.clone(), EntityType::new(NAME)?)]).await?;
+            graph.delete_entity(&id).await.map(drop)
+        }
+        Contract::Blobs => {
+            let (blobs, key) = (stores.set().blobs()?, BlobKey::new(NAME)?);
+            blobs.put(&key, NAME.into(), BlobPutOptions::default()).await?;
+            blobs.delete(&key).await.map(drop)
+        }
+        Contract::Tasks => {
+            let (tasks, board) = (stores.set().tasks()?, BoardId::new(NAME, NAME)?);
+            tasks.create_task_list(&board, NewBoard::default()).await?;
+            tasks.delete_board(&board).await.map(drop)
+        }
+        Contract::KeyValue => {
+            stores.key_value()?.set(NAME, NAME, NAME).await?;
+            stores.key_value()?.delete(NAME, NAME).await.map(drop)
+        }
+    }
+}
+
 /// Reads a key that need not exist. "Not found" is a successful response.
 async fn ask(stores: &Stores, contract: Contract) -> Result<()> {
     let answer: Result<()> = match contract {
@@ -198,3 +280,6 @@ async fn ask(stores: &Stores, contract: Contract) -> Result<()> {
     };
     answer.or_else(|error: Error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ mod runtime_backend;
 mod stores;
 mod tasks;
 mod vectors;
+pub mod verify;
 
 pub use backend::Backend;
 pub use blobs::Blobs;

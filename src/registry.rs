@@ -67,6 +67,32 @@ impl Registry {
         self.drivers.iter().map(AsRef::as_ref)
     }
 
+    /// Returns the URL with the parameters that open its backend only for reading: `mode=ro` for files, and
+    /// `migrate=check` for databases that opening would upgrade. A parameter that the URL already has stays,
+    /// and a backend without such parameters keeps its URL.
+    ///
+    /// ```
+    /// # fn main() -> larder::Result<()> {
+    /// let registry = larder::Registry::default();
+    /// assert_eq!(registry.read_only_url("sqlite:./a.db")?, "sqlite:./a.db?mode=ro");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`driver`](Self::driver).
+    pub fn read_only_url(&self, url: &str) -> Result<String> {
+        let (parsed, known) = (BackendUrl::parse(url)?, self.driver(url)?.parameters());
+        let mut text = url.to_owned();
+        for (name, value) in [("mode", "ro"), ("migrate", "check")] {
+            if known.contains(&name) && parsed.parameter(name).is_none() {
+                let mark = if text.contains('?') { '&' } else { '?' };
+                text.push_str(&format!("{mark}{name}={value}"));
+            }
+        }
+        Ok(text)
+    }
+
     /// Opens a backend, from which stores in any number of namespaces can be taken.
     ///
     /// # Errors

@@ -129,6 +129,28 @@ impl Stores {
         self.set.erase().await
     }
 
+    /// Closes the backends of the stores and waits for them, as [`Backend::close`] describes. Call it at the
+    /// end of a program.
+    ///
+    /// Stores of your own implementations stay open. Later calls of other clones and of handles fail with
+    /// `Unavailable`, where the backend has anything to close.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let stores = larder::open("memory:").await?;
+    /// stores.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn close(self) {
+        let Self { origins, set, .. } = self;
+        drop(set);
+        for (backend, _) in origins {
+            backend.close().await;
+        }
+    }
+
     /// Returns the backends of the stores, and the contracts that each of them serves.
     pub(crate) fn origins(&self) -> &[(Backend, Vec<Contract>)] {
         &self.origins

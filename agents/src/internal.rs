@@ -16,3 +16,16 @@ pub fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+
+/// The source of the error of a listing that met a damaged blob. It carries the key to programs that may show
+/// it; no message contains it.
+#[derive(Debug)]
+pub struct DamagedBlob(pub String);
+
+impl std::fmt::Display for DamagedBlob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a blob is damaged")
+    }
+}
+
+impl std::error::Error for DamagedBlob {}

@@ -53,6 +53,7 @@ mod diff;
 mod digest;
 mod encode;
 mod erase;
+mod missing;
 mod position;
 mod progress;
 mod record;
@@ -61,11 +62,12 @@ mod source;
 mod totals;
 mod write;
 
-pub use archive::{Archive, dump};
+pub use archive::{Archive, dump, dump_undamaged};
 pub use copy::{Copied, Existing, copy, left_out};
 pub use diff::Difference;
 pub use digest::Digest;
 pub use erase::{Erased, Whose, erase, erase_of};
+pub use missing::Missing;
 pub use progress::{Phase, Progress, Watch};
 pub use record::{
     BlobRecord, BoardRecord, CollectionRecord, DocumentRecord, MessageRecord, Record, TaskRecord, ValueRecord,

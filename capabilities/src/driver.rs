@@ -5,6 +5,8 @@
 //! of any number of namespaces. The registry of the crate `larder` holds the drivers of a program: those of
 //! this crate and your own.
 
+#[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
+mod mode;
 mod path;
 mod url;
 
@@ -16,6 +18,9 @@ use larder_kernel::{Contract, Embedder, Namespace, Result, StoreSet};
 use serde::Serialize;
 
 use crate::diagnose::Findings;
+use crate::verify::{self, Faults, Repaired};
+#[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
+pub use mode::OpenMode;
 pub use url::{BackendUrl, invalid_url};
 #[cfg(any(feature = "postgres", feature = "redis", feature = "s3"))]
 pub(crate) use url::{OPERATION, unknown_parameter};
@@ -93,6 +98,22 @@ pub trait Location: Send + Sync {
     /// Adds the findings about the location, without opening it and without a lasting change.
     async fn diagnose(&self, findings: &Findings);
 
+    /// Reads all data of all namespaces in one consistent state, and adds what is damaged. Changes nothing.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend has no verification; otherwise the errors of opening it.
+    async fn verify(&self, _faults: &Faults) -> Result<()> {
+        Err(verify::unsupported("verification"))
+    }
+
+    /// Copies the data, then repairs what follows from other data. Removes no record.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend has no repair; `Conflict` if another process has it open.
+    async fn repair(&self) -> Result<Repaired> {
+        Err(verify::unsupported("repair"))
+    }
+
     /// Returns one sentence about the changes that opening would make; `None` if it changes nothing, or if
     /// only a server can determine the changes.
     fn changes_on_open(&self) -> Option<&'static str> {
@@ -121,7 +142,8 @@ pub trait Connection: Send + Sync + 'static {
         false
     }
 
-    /// Closes the backend. A backend whose stores share files waits until every clone and store is dropped.
+    /// Closes the backend and waits for it. Later calls of its stores fail with `Unavailable`, if the backend
+    /// has anything to close.
     async fn close(self: Arc<Self>) {}
 }
 

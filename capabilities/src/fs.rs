@@ -15,9 +15,11 @@ pub(crate) mod diagnose;
 mod driver;
 mod engine;
 mod failure;
+mod folder;
 mod format;
 mod layout;
 mod locks;
+pub(crate) mod verify;
 
 pub use blob::FsBlobStore;
 pub use config::FsConfig;

@@ -48,6 +48,7 @@ pub mod s3;
 mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub mod verify;
 
 pub use drivers::{drivers, feature_of};
 #[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]

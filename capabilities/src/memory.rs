@@ -14,8 +14,9 @@ use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresReq
 
 /// Opens `memory:`. Each opening creates a separate backend.
 ///
-/// `vector_index=none` (the default) searches vectors exactly. With `vector_index=ivf`, searches of large
-/// collections are approximate; see
+/// `bytes_max=` limits the stored bytes; the default is 8 GiB. A write beyond the limit fails with
+/// `ResourceExhausted`. `vector_index=none` (the default) searches vectors exactly. With
+/// `vector_index=ivf`, searches of large collections are approximate; see
 /// [`with_approximate_search`](InMemoryVectorStore::with_approximate_search).
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDriver;
@@ -34,7 +35,7 @@ impl Driver for MemoryDriver {
     }
 
     fn parameters(&self) -> &'static [&'static str] {
-        &["vector_index"]
+        &["vector_index", "bytes_max"]
     }
 
     fn sharing(&self) -> Sharing {
@@ -52,7 +53,12 @@ impl Driver for MemoryDriver {
             Some("ivf") => true,
             Some(_) => return Err(invalid_url("has a `vector_index` other than `none` and `ivf`")),
         };
-        Ok(Box::new(Memory { backend: MemoryBackend::new(), approximate }))
+        let backend = match url.parameter("bytes_max").map(str::parse) {
+            None => MemoryBackend::new(),
+            Some(Ok(bytes_max @ 1..)) => MemoryBackend::with_bytes_max(bytes_max),
+            Some(_) => return Err(invalid_url("has a `bytes_max` that is not a number of bytes from 1")),
+        };
+        Ok(Box::new(Memory { backend, approximate }))
     }
 }
 

@@ -25,10 +25,12 @@ mod failure;
 mod graph;
 mod history;
 mod key_value;
+mod read_only;
 mod schema;
 mod task;
 mod value;
 mod vector;
+mod verify;
 
 use larder_kernel::{Capabilities, Capability, Namespace, Result};
 
@@ -42,8 +44,12 @@ use schema::Schema;
 pub use task::SqliteTaskStore;
 pub use vector::SqliteVectorStore;
 
-/// An open database that returns stores. Clones share it; it closes when the last clone and the last store
-/// are dropped.
+/// An open database that returns stores. Clones share it.
+///
+/// Close it with [`close`](Self::close), which moves the write-ahead log into the file, so that a copy of the
+/// file is complete. Without it, the database closes when the last clone and the last store are dropped. That
+/// drop waits at most 250 ms for the writer; if the writer needs longer, the log stays next to the file, and
+/// the next opening reads it.
 #[derive(Debug, Clone)]
 pub struct Sqlite {
     engine: Engine,
@@ -90,8 +96,8 @@ impl Sqlite {
         self.engine.is_closed()
     }
 
-    /// Drops this handle and waits until the database is closed. It closes when every clone, store and stream
-    /// is dropped.
+    /// Closes the database and waits for it. Writes that were sent before complete. Later calls of other
+    /// clones and of stores fail with `Unavailable`.
     pub async fn close(self) {
         self.engine.close().await;
     }

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use larder::Registry;
 use larder::transcript::to_lines;
-use larder_kernel::{HistoryProvider, Seq, Thread};
+use larder::{Registry, Stores, redact_url};
+use larder_kernel::{Contract, HistoryProvider, Seq, Thread};
 use tempfile::NamedTempFile;
 
+use crate::opening::Access;
 use crate::output;
 use crate::thread::{Place, printable};
 
@@ -69,9 +70,25 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 }
 
 async fn export(registry: &Registry, args: &Args) -> Result<u64, Stop> {
-    let stores = args.place.open(registry, &args.from).await?;
+    let stores = args.place.open(registry, &args.from, &[Contract::History], Access::Read).await?;
+    let exported = export_from(&stores, args).await;
+    stores.close().await;
+    exported
+}
+
+async fn export_from(stores: &Stores, args: &Args) -> Result<u64, Stop> {
     let history = stores.history().map_err(|error| error.to_string())?;
     let thread = &args.place.thread;
+    let found = history.thread_info(thread).await.map_err(|error| error.to_string())?;
+    // A thread whose messages were cleared keeps its last number, and numbers begin with 1.
+    if found.last < Seq::new(1) {
+        let (name, url) = (args.place.name(), redact_url(&args.from));
+        let namespace = printable(args.place.namespace.as_str());
+        return Err(Stop::Trouble(format!(
+            "{name} does not exist in the namespace {namespace} of {url}; nothing was written \
+             (`larder inspect` lists the threads)"
+        )));
+    }
     match &args.output {
         None => write(history.provider(), thread, std::io::stdout()).await,
         Some(path) if path.as_os_str() == "-" => write(history.provider(), thread, std::io::stdout()).await,

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use larder::Registry;
-use larder_kernel::{AppendOptions, HistoryProvider, IdempotencyKey, check};
+use larder::{Registry, Stores};
+use larder_kernel::{AppendOptions, Contract, HistoryProvider, IdempotencyKey, check};
 
+use crate::opening::Access;
 use crate::output;
 use crate::thread::Place;
 use source::{Source, Survey};
@@ -44,14 +45,25 @@ async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
     if survey.messages == 0 {
         return Ok(format!("{} has no messages{}", source.name(), changes(&survey)));
     }
-    let stores = args.place.open(registry, &args.to).await?;
+    let stores = args.place.open(registry, &args.to, &[Contract::History], Access::Write).await?;
+    let imported = import_into(&stores, args, &source, &survey).await;
+    stores.close().await;
+    imported
+}
+
+async fn import_into(
+    stores: &Stores,
+    args: &Args,
+    source: &Source,
+    survey: &Survey,
+) -> Result<String, String> {
     let history = stores.history().map_err(|error| error.to_string())?;
-    let added = append(history.provider(), args, &source, &survey).await?;
+    let added = append(history.provider(), args, source, survey).await?;
     let held = history.thread_info(&args.place.thread).await.map_err(|error| error.to_string())?.messages;
     let name = args.place.name();
     let before = survey.messages - added;
     let known = if before > 0 { format!("; {before} were imported earlier") } else { String::new() };
-    let changes = changes(&survey);
+    let changes = changes(survey);
     Ok(format!(
         "imported {added} of {} messages into {name}{known}; the thread has {held}{changes}",
         survey.messages

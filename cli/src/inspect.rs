@@ -11,11 +11,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use larder::{Registry, Stores, redact_url};
-use larder_kernel::{Error, Namespace};
+use larder_kernel::Namespace;
 
 use crate::live::sentence;
+use crate::opening::{self, Access};
 use crate::output;
 use crate::thread::parse_namespace;
+use crate::trouble::Trouble;
 
 /// Arguments of `larder inspect`.
 ///
@@ -51,10 +53,19 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 
 async fn inspect(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     let stores = open(registry, args).await?;
+    let shown = look(args, &stores).await;
+    stores.close().await;
+    match shown {
+        Ok(code) => Ok(code),
+        Err(error) => Err(error.told(registry, &args.url).await),
+    }
+}
+
+async fn look(args: &Args, stores: &Stores) -> Result<ExitCode, Trouble> {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let survey = survey::take(&stores, limit).await.map_err(|error| error.to_string())?;
+    let survey = survey::take(stores, limit).await?;
     if args.browse {
-        return browse(args, stores, survey).await;
+        return Ok(browse(args, stores.clone(), survey).await?);
     }
     let text = if args.json {
         serde_json::to_string_pretty(&survey).map_err(|error| format!("cannot write the survey: {error}"))?
@@ -71,25 +82,12 @@ async fn open(registry: &Registry, args: &Args) -> Result<Stores, String> {
     if let Some(change) = registry.opening_changes(&args.url).map_err(failed)? {
         return Err(cannot(format!("{change}; inspect only reads")));
     }
-    let url = without_migration(registry, &args.url).map_err(failed)?;
-    let backend = registry.backend(&url).await.map_err(failed)?;
+    let backend = opening::backend(registry, &args.url, Access::Read).await?;
     let stores = backend.stores(&args.namespace).await;
     match stores.errors().first() {
         Some((_, error)) => Err(cannot(sentence(error))),
         None => Ok(stores),
     }
-}
-
-/// Returns the URL with automatic migration disabled, unless it already has a `migrate` parameter.
-fn without_migration(registry: &Registry, url: &str) -> Result<String, Error> {
-    if !registry.driver(url)?.parameters().contains(&"migrate") {
-        return Ok(url.to_owned());
-    }
-    Ok(match url.split_once('?') {
-        Some((_, query)) if query.split('&').any(|pair| pair.starts_with("migrate=")) => url.to_owned(),
-        Some(_) => format!("{url}&migrate=check"),
-        None => format!("{url}?migrate=check"),
-    })
 }
 
 #[cfg(feature = "browse")]
@@ -105,25 +103,4 @@ async fn browse(args: &Args, stores: Stores, survey: survey::Survey) -> Result<E
 #[allow(clippy::unused_async)]
 async fn browse(_: &Args, _: Stores, _: survey::Survey) -> Result<ExitCode, String> {
     Err("this build cannot browse; `cargo larder-full` can".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_diagnosis_does_not_upgrade_the_database() {
-        for (url, opened) in [
-            ("postgres://h/d", "postgres://h/d?migrate=check"),
-            ("AGE://h/d?pool_size=2", "AGE://h/d?pool_size=2&migrate=check"),
-            ("postgres://h/d?migrate=auto", "postgres://h/d?migrate=auto"),
-            ("sqlite:./a.db", "sqlite:./a.db"),
-        ] {
-            let registry = Registry::default();
-            // Without its driver, the URL has no parameters.
-            if registry.driver(url).is_ok() {
-                assert_eq!(without_migration(&registry, url).unwrap(), opened);
-            }
-        }
-    }
 }

@@ -35,6 +35,7 @@ mod mcp;
 mod moving;
 mod mutants;
 mod new_backend;
+mod opening;
 #[doc(hidden)]
 pub mod output;
 mod relayed;
@@ -44,8 +45,10 @@ pub mod service;
 pub mod services;
 mod test;
 mod thread;
+mod trouble;
 #[doc(hidden)]
 pub mod url;
+mod verify;
 mod window;
 mod worker;
 mod workers;
@@ -118,6 +121,11 @@ enum Command {
     Services(services::Args),
     /// Run the tests of the whole workspace.
     Test(test::Args),
+    /// Read everything in a backend, and name what is damaged: checksums, counters, indexes, references.
+    ///
+    /// The command changes nothing without `--repair`. The exit code is 0 if nothing is damaged, 1 if a fault
+    /// was found, and 2 if the backend cannot be read or has no verification.
+    Verify(verify::Args),
     /// Show the part of a thread that a model would read, and why.
     Window(window::Args),
     /// Run the clients of the level `concurrent`, as `larder check` requests on standard input.
@@ -151,6 +159,7 @@ pub fn run(registry: &Registry) -> ExitCode {
         Command::NewBackend(args) => new_backend::run(&args),
         Command::Services(args) => services::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Verify(args) => verify::run(registry, &args),
         Command::Window(args) => window::run(registry, &args),
         Command::Worker => worker::run(registry),
         Command::Writer(args) => writer::run(registry, &args),

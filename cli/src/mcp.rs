@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// restart.
     #[arg(long, requires = "http")]
     keep_sessions: bool,
+    /// Maximum number of sessions over HTTP; a session that is idle for five minutes ends.
+    #[arg(long, value_name = "N", requires = "http", value_parser = clap::value_parser!(u32).range(1..))]
+    sessions_max: Option<u32>,
     /// Additional host name of the server, as in the `Host` header. Can be given several times.
     #[arg(long = "allow-host", value_name = "HOST", requires = "http")]
     hosts: Vec<String>,
@@ -54,6 +57,12 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 
 async fn serve(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     let stores = open(registry, args).await?;
+    let served = serve_stores(args, &stores).await;
+    stores.close().await;
+    served
+}
+
+async fn serve_stores(args: &Args, stores: &Stores) -> Result<ExitCode, String> {
     let mut server = McpServer::new(stores.set().clone());
     if args.read_only {
         server = server.reading_only();
@@ -67,7 +76,7 @@ async fn serve(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     }
     match args.http {
         None => serve_stdio(server).await.map_err(|error| live::sentence(&error))?,
-        Some(address) => over_http(args, address, &stores, server).await?,
+        Some(address) => over_http(args, address, stores, server).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -79,6 +88,9 @@ async fn open(registry: &Registry, args: &Args) -> Result<Stores, String> {
     } else {
         args.stores.iter().fold(registry.builder(), |builder, url| builder.url(url))
     };
+    if args.read_only && !args.keep_sessions {
+        builder = builder.read_only();
+    }
     if let Some(namespace) = &args.namespace {
         builder = builder.namespace(namespace.clone());
     }
@@ -105,6 +117,9 @@ async fn over_http(
         Err(std::env::VarError::NotUnicode(_)) => {
             return Err(format!("{TOKEN} is not UTF-8; set another token"));
         }
+    }
+    if let Some(sessions_max) = args.sessions_max {
+        options = options.with_sessions_max(usize::try_from(sessions_max).unwrap_or(usize::MAX));
     }
     if args.keep_sessions {
         options = options.with_sessions(stores.set().key_value().map_err(|error| live::sentence(&error))?);

@@ -6,12 +6,17 @@ pub(crate) mod erase;
 pub(crate) mod load;
 mod progress;
 
+use std::process::ExitCode;
+
 use clap::Args;
-use larder::transfer::{Copied, Difference, Existing, Source, left_out};
-use larder::{Backend, Registry, StoreSet, redact_url};
+use larder::driver::StoresRequest;
+use larder::transfer::{Copied, Difference, Existing, Missing, Source, left_out};
+use larder::{Backend, StoreSet};
 use larder_kernel::{Contract, Error, ErrorKind, Namespace};
 
-use crate::live;
+use crate::opening::cannot_open;
+use crate::output;
+use crate::thread::printable;
 
 /// The treatment of a target that is not empty.
 #[derive(Debug, Args)]
@@ -55,21 +60,23 @@ pub(crate) fn parse_contract(text: &str) -> Result<Contract, String> {
     })
 }
 
-async fn place(registry: &Registry, url: &str) -> Result<Backend, String> {
-    registry.backend(url).await.map_err(|error| cannot_open(url, &error))
-}
-
-/// Opens the stores of a namespace. A contract that cannot be opened is an error, so that a copy is complete.
-async fn side(place: &Backend, url: &str, namespace: &Namespace) -> Result<StoreSet, String> {
-    let stores = place.stores(namespace).await;
+/// Opens the stores of a namespace: those of the requested contracts, or all. A contract that cannot be
+/// opened is an error, so that a copy is complete.
+async fn side(
+    place: &Backend,
+    url: &str,
+    namespace: &Namespace,
+    contracts: &[Contract],
+) -> Result<StoreSet, String> {
+    let mut request = StoresRequest::new(namespace.clone());
+    if !contracts.is_empty() {
+        request = request.with_contracts(contracts.to_vec());
+    }
+    let stores = place.stores_for(request).await;
     if let Some((_, error)) = stores.errors().first() {
         return Err(cannot_open(url, error));
     }
     Ok(stores.set().clone())
-}
-
-fn cannot_open(url: &str, error: &Error) -> String {
-    format!("cannot open {}: {}", redact_url(url), live::sentence(error))
 }
 
 /// Returns the contracts to move: the requested ones, or all contracts of which the source has data.
@@ -118,6 +125,15 @@ fn lines(copied: &[Copied]) -> (String, bool) {
     };
     let text: Vec<String> = copied.iter().map(line).collect();
     (text.join("\n"), copied.iter().all(Copied::is_equal))
+}
+
+/// Prints what an archive lacks, and returns the exit code.
+fn note_missing(missing: &[Missing]) -> ExitCode {
+    for Missing { contract, place, reason, .. } in missing {
+        let (contract, place) = (contract.as_str(), printable(place));
+        output::note(format_args!("missing in the archive: {contract}: {place}: {reason}"));
+    }
+    ExitCode::from(u8::from(!missing.is_empty()))
 }
 
 /// The message if the sides differ after a copy.

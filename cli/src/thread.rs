@@ -1,10 +1,10 @@
 //! The thread that a command works on.
 
 use clap::Args;
-use larder::{Registry, Stores, redact_url};
-use larder_kernel::{Namespace, Thread};
+use larder::{Registry, Stores};
+use larder_kernel::{Contract, Namespace, Thread};
 
-use crate::live;
+use crate::opening::{self, Access};
 
 /// The conversation that a command works on.
 #[derive(Debug, Args)]
@@ -27,10 +27,15 @@ pub(crate) fn parse_namespace(text: &str) -> Result<Namespace, String> {
 }
 
 impl Place {
-    /// Opens the stores of the namespace at the URL.
-    pub(crate) async fn open(&self, registry: &Registry, url: &str) -> Result<Stores, String> {
-        let opened = registry.builder().namespace(self.namespace.clone()).url(url).open().await;
-        opened.map_err(|error| format!("cannot open {}: {}", redact_url(url), live::sentence(&error)))
+    /// Opens the stores of these contracts in the namespace at the URL.
+    pub(crate) async fn open(
+        &self,
+        registry: &Registry,
+        url: &str,
+        contracts: &[Contract],
+        access: Access,
+    ) -> Result<Stores, String> {
+        opening::stores(registry, url, &self.namespace, contracts, access).await
     }
 
     /// Returns the thread as the user wrote it.

@@ -20,10 +20,11 @@ use larder::memory::InMemoryKeyValueStore;
 use larder::session::MemoryConfig;
 use larder::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
 use larder::{Registry, Stores};
-use larder_kernel::{CompactionStrategy, HistoryProvider, KeyValueStore, Thread};
+use larder_kernel::{CompactionStrategy, Contract, HistoryProvider, KeyValueStore, Thread};
 
 use self::model::{ModelArgs, Summaries};
 use self::profile::Profile;
+use crate::opening::Access;
 use crate::output;
 use crate::thread::Place;
 
@@ -76,18 +77,32 @@ async fn window(registry: &Registry, args: &Args) -> Result<String, String> {
         profile.check_room(args.system_prompt.as_deref().map_or(0, |prompt| counter.count(prompt)))?;
     }
     let summaries = Summaries::new(&args.model)?;
-    let stores = args.place.open(registry, &args.from).await?;
-    let look = Look::new(args, &stores, counter, summaries).await?;
-    let explained = match look.explain(profile.as_ref(), args, &stores).await {
-        Err(reason) if look.summaries.give_up() => {
-            output::note(format_args!("the window is shown without a new summary: {reason}"));
-            look.explain(profile.as_ref(), args, &stores).await?
-        }
-        explained => explained?,
-    };
+    // The key-value store holds the thread's summary and the session's data.
+    let contracts = [Contract::History, Contract::KeyValue];
+    let stores = args.place.open(registry, &args.from, &contracts, Access::Read).await?;
+    let explained = explain(args, &stores, counter, summaries, profile.as_ref()).await;
+    stores.close().await;
+    let explained = explained?;
     match args.format {
         Format::Text => Ok(show::text(&explained, args.explain)),
         Format::Json => show::json_text(&explained, args.explain),
+    }
+}
+
+async fn explain(
+    args: &Args,
+    stores: &Stores,
+    counter: Arc<dyn TokenCounter>,
+    summaries: Summaries,
+    profile: Option<&Profile>,
+) -> Result<WindowExplanation, String> {
+    let look = Look::new(args, stores, counter, summaries).await?;
+    match look.explain(profile, args, stores).await {
+        Err(reason) if look.summaries.give_up() => {
+            output::note(format_args!("the window is shown without a new summary: {reason}"));
+            look.explain(profile, args, stores).await
+        }
+        explained => explained,
     }
 }
 

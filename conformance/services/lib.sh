@@ -117,6 +117,17 @@ install_crate() {
     (umask 022 && mkdir -p "$services/bin" && cp "$kept/bin/$program" "$binary.new" && mv "$binary.new" "$binary")
 }
 
+# Runs a build without the caller's settings: RUSTFLAGS, CFLAGS or CARGO_BUILD_TARGET would change the program that
+# every clone uses. It keeps the locations of the tools and the settings of the network.
+clean_environment() {
+    local name kept=()
+    for name in PATH HOME TMPDIR CARGO_HOME RUSTUP_HOME SSL_CERT_FILE SSL_CERT_DIR \
+        http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY CARGO_HTTP_CAINFO CARGO_NET_OFFLINE; do
+        [ -z "${!name:-}" ] || kept+=("$name=${!name}")
+    done
+    env -i LC_ALL=C "${kept[@]}" "$@"
+}
+
 build_crate() {
     local kept=$1 crate=$2 version=$3 build
     shift 3
@@ -125,7 +136,7 @@ build_crate() {
     rm -rf "$kept".build.*
     build=$(mktemp -d "$kept.build.XXXXXX")
     # Outside of the workspace, because its Cargo settings do not apply to this build.
-    if (cd / && env -u RUSTFLAGS CARGO_TARGET_DIR="$build/target" "${CARGO:-cargo}" install "$crate" --version "$version" \
+    if (cd / && clean_environment CARGO_TARGET_DIR="$build/target" "${CARGO:-cargo}" install "$crate" --version "$version" \
         --locked --root "$build/root" "$@" </dev/null >"$kept.log" 2>&1); then
         rm -rf "$kept" && mv "$build/root" "$kept" && rm -rf "$build"
     else

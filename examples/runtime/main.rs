@@ -99,7 +99,8 @@ async fn main() -> Result<()> {
         }
     };
     let session = SessionId::new(&arguments.session)?;
-    let runtime = Runtime::new(stores, models, session, &(Arc::new(|text: &str| println!("{text}")) as _))?;
+    let runtime =
+        Runtime::new(stores.clone(), models, session, &(Arc::new(|text: &str| println!("{text}")) as _))?;
     let steps = arguments.stop_after.map_or_else(Steps::all, Steps::until);
     if runtime.run(&steps).await?.is_none() {
         println!("stopped at step {}; start again to go on", steps.made());
@@ -114,5 +115,6 @@ async fn main() -> Result<()> {
         let text = runtime.snapshot().await?.to_string();
         std::fs::write(file, text).map_err(|error| refused("snapshot", error.to_string()))?;
     }
+    stores.close().await;
     Ok(())
 }

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use larder_kernel::{BlobBytes, Contract, Namespace, Result};
 
 pub(crate) use read::ArchiveScan;
-pub use write::dump;
+pub use write::{dump, dump_undamaged};
 
 use super::digest::Digest;
+use super::missing::Missing;
 use super::position::Position;
 use super::record::BlobRecord;
 use format::Header;
@@ -28,6 +29,7 @@ pub struct Archive {
     /// The position of the first record of each contract.
     starts: Vec<(Contract, Position)>,
     digests: Vec<(Contract, Digest)>,
+    missing: Vec<Missing>,
 }
 
 impl Archive {
@@ -56,6 +58,12 @@ impl Archive {
     #[must_use]
     pub fn digests(&self) -> &[(Contract, Digest)] {
         &self.digests
+    }
+
+    /// Returns the data that the dump could not read and left out.
+    #[must_use]
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
     }
 
     pub(crate) fn scan(&self, contract: Contract) -> Result<ArchiveScan> {

@@ -11,6 +11,7 @@ mod vectors;
 use larder_kernel::{Contract, Error, ErrorKind, Result, StoreSet};
 
 use super::archive::ArchiveScan;
+use super::missing::Skips;
 use super::record::{Record, SortKey};
 
 /// A scan of one contract on one side.
@@ -25,14 +26,16 @@ pub(crate) enum Scan {
 }
 
 impl Scan {
-    pub(crate) async fn open(side: &StoreSet, contract: Contract) -> Result<Self> {
+    pub(crate) async fn open(side: &StoreSet, contract: Contract, skips: &Skips) -> Result<Self> {
         Ok(match contract {
-            Contract::History => Self::History(Box::new(history::HistoryScan::new(&side.history()?))),
-            Contract::Vectors => Self::Vectors(Box::new(vectors::VectorScan::new(&side.vectors()?))),
-            Contract::Graph => Self::Graph(Box::new(graph::GraphScan::new(&side.graph()?))),
-            Contract::Blobs => Self::Blobs(blobs::BlobScan::open(&side.blobs()?).await?),
-            Contract::Tasks => Self::Tasks(Box::new(tasks::TaskScan::new(&side.tasks()?))),
-            Contract::KeyValue => Self::KeyValue(Box::new(key_value::ValueScan::new(&side.key_value()?))),
+            Contract::History => Self::History(Box::new(history::HistoryScan::new(&side.history()?, skips))),
+            Contract::Vectors => Self::Vectors(Box::new(vectors::VectorScan::new(&side.vectors()?, skips))),
+            Contract::Graph => Self::Graph(Box::new(graph::GraphScan::new(&side.graph()?, skips))),
+            Contract::Blobs => Self::Blobs(blobs::BlobScan::open(&side.blobs()?, skips).await?),
+            Contract::Tasks => Self::Tasks(Box::new(tasks::TaskScan::new(&side.tasks()?, skips))),
+            Contract::KeyValue => {
+                Self::KeyValue(Box::new(key_value::ValueScan::new(&side.key_value()?, skips)))
+            }
         })
     }
 

@@ -6,6 +6,7 @@ use larder_kernel::{BlobBytes, BlobGetOptions, Contract, Error, ErrorKind, Resul
 use sha2::{Digest as _, Sha256};
 
 use super::archive::Archive;
+use super::missing::Skips;
 use super::record::{BlobRecord, Record};
 use super::scan::{Ordered, Scan};
 use crate::internal::hex;
@@ -32,8 +33,13 @@ impl Source {
 
     /// Scans the records of a contract, in its order.
     pub(crate) async fn scan(&self, contract: Contract) -> Result<Ordered> {
+        self.scan_skipping(contract, &Skips::default()).await
+    }
+
+    /// As `scan`, with this treatment of damaged data in stores.
+    pub(crate) async fn scan_skipping(&self, contract: Contract, skips: &Skips) -> Result<Ordered> {
         let scan = match self {
-            Self::Stores(side) => Scan::open(side, contract).await?,
+            Self::Stores(side) => Scan::open(side, contract, skips).await?,
             Self::Archive(archive) => Scan::Archive(Box::new(archive.scan(contract)?)),
         };
         Ok(Ordered::new(scan))

@@ -225,6 +225,17 @@ pub(crate) fn may_write(folder: &Path) -> bool {
     std::fs::metadata(folder).is_ok_and(|found| !found.permissions().readonly())
 }
 
+/// Returns true if the file is on a file system that is mounted read-only.
+#[cfg(all(unix, feature = "sqlite"))]
+pub(crate) fn is_read_only(file: &Path) -> bool {
+    rustix::fs::statvfs(file).is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+#[cfg(all(not(unix), feature = "sqlite"))]
+pub(crate) fn is_read_only(_file: &Path) -> bool {
+    false
+}
+
 /// Returns true if this user may write the file. The file is not opened.
 #[cfg(all(unix, feature = "sqlite"))]
 pub(crate) fn may_write_file(file: &Path) -> bool {

@@ -1,7 +1,7 @@
 //! The blob store over a folder.
 
-mod checksum;
-mod footer;
+pub(super) mod checksum;
+pub(super) mod footer;
 mod list;
 mod read;
 mod read_ahead;
@@ -13,16 +13,17 @@ mod tests;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
 use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put};
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, Capability, Error, ErrorKind, Namespace, Outcome, PresignRequest, PresignedUrl, Result,
+    Capabilities, Capability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl, Result,
 };
 
 use super::blocking::blocking;
 use super::config::FsConfig;
 use super::engine::Engine;
-use super::failure::failed;
+use super::folder::Folder;
 use super::format::FORMAT;
 
 /// A [`BlobStore`] over a folder.
@@ -47,14 +48,14 @@ use super::format::FORMAT;
 /// ```
 #[derive(Clone)]
 pub struct FsBlobStore {
-    engine: Arc<Engine>,
+    folder: Arc<Folder>,
     namespace: Namespace,
     capabilities: Capabilities,
 }
 
 impl FsBlobStore {
-    /// Opens the folder and creates it if it is missing. Removes temporary files of ended processes that are
-    /// more than an hour old.
+    /// Opens the folder; the first write creates it if it is missing. Removes temporary files of ended
+    /// processes that are more than an hour old.
     ///
     /// # Errors
     /// `InvalidInput` for an empty path; `PermissionDenied`, `ResourceExhausted`, `Unavailable` or `Corrupt`
@@ -70,17 +71,18 @@ impl FsBlobStore {
         if config.root.as_os_str().is_empty() {
             return Err(Error::invalid(OPERATION, "root", "is empty; name a folder"));
         }
-        let engine = blocking(OPERATION, move || {
-            let opened = Engine::open(&config, format);
-            opened.map_err(|error| failed(OPERATION, error, Outcome::NotApplied))?
+        let (folder, durability) = blocking(OPERATION, move || {
+            let folder = Folder::open(config, format)?;
+            let durability = folder.durability();
+            Ok((folder, durability))
         })
         .await?;
-        let capabilities = Capabilities::new(engine.durability())
+        let capabilities = Capabilities::new(durability)
             .with(Capability::MultiProcess)
             .with(Capability::BlobCreateOnly)
             .with(Capability::BlobIfMatch)
             .with(Capability::BlobLongKeys);
-        Ok(Self { engine: Arc::new(engine), namespace, capabilities })
+        Ok(Self { folder: Arc::new(folder), namespace, capabilities })
     }
 
     /// Returns a store on the same folder with another namespace.
@@ -89,14 +91,40 @@ impl FsBlobStore {
         Self { namespace, ..self.clone() }
     }
 
-    /// Runs a blocking step on the blocking pool.
+    /// Runs a step on the blocking pool; `work` gets `None` if the folder does not exist.
     async fn step<T: Send + 'static>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(Arc<Engine>, Namespace) -> Result<T> + Send + 'static,
+        work: impl FnOnce(Option<Arc<Engine>>, Namespace) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (engine, namespace) = (Arc::clone(&self.engine), self.namespace.clone());
-        blocking(operation, move || work(engine, namespace)).await
+        let (folder, namespace) = (Arc::clone(&self.folder), self.namespace.clone());
+        blocking(operation, move || work(folder.for_reading(operation)?, namespace)).await
+    }
+
+    /// Returns the engine for a write, and creates the folder if it does not exist.
+    async fn engine(&self, operation: &'static str) -> Result<Arc<Engine>> {
+        match self.folder.ready() {
+            Some(engine) => Ok(engine),
+            None => {
+                let folder = Arc::clone(&self.folder);
+                blocking(operation, move || folder.for_writing(operation)).await
+            }
+        }
+    }
+
+    /// Returns the engine for a change of stored blobs; `None` if the folder does not exist.
+    async fn existing(&self, operation: &'static str) -> Result<Option<Arc<Engine>>> {
+        match self.folder.ready() {
+            Some(engine) => Ok(Some(engine)),
+            None => {
+                let folder = Arc::clone(&self.folder);
+                let existing = move || match folder.for_reading(operation)? {
+                    Some(_) => folder.for_writing(operation).map(Some),
+                    None => Ok(None),
+                };
+                blocking(operation, existing).await
+            }
+        }
     }
 }
 
@@ -106,7 +134,10 @@ store! {
     capabilities: store.capabilities.clone(),
     options: [BlobContentType, BlobMetadata, BlobRange, PresignContentType],
     erase: {
-        write::erase(Arc::clone(&store.engine), store.namespace.clone()).await
+        match store.existing("blobs.erase").await? {
+            Some(engine) => write::erase(engine, store.namespace.clone()).await,
+            None => Ok(()),
+        }
     },
 }
 
@@ -114,32 +145,53 @@ store! {
 impl BlobStore for FsBlobStore {
     async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {
         check_put(&options, &self.capabilities)?;
-        write::put(Arc::clone(&self.engine), self.namespace.clone(), key.clone(), body, options).await
+        let engine = self.engine("blobs.put").await?;
+        write::put(engine, self.namespace.clone(), key.clone(), body, options).await
     }
 
     async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
         check_get(&options)?;
         let key = key.clone();
-        self.step("blobs.get", move |engine, namespace| read::get(&engine, &namespace, &key, options)).await
+        self.step("blobs.get", move |engine, namespace| {
+            let engine = engine.ok_or_else(|| read::missing("blobs.get"))?;
+            read::get(&engine, &namespace, &key, options)
+        })
+        .await
     }
 
     async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
         let key = key.clone();
-        self.step("blobs.head", move |engine, namespace| read::head(&engine, &namespace, &key)).await
+        self.step("blobs.head", move |engine, namespace| {
+            let engine = engine.ok_or_else(|| read::missing("blobs.head"))?;
+            read::head(&engine, &namespace, &key)
+        })
+        .await
     }
 
     async fn list(&self, prefix: &str, after: Option<&BlobKey>) -> Result<BlobEntries> {
         check_prefix(prefix)?;
-        Ok(list::list(Arc::clone(&self.engine), &self.namespace, prefix, after))
+        let engine = match self.folder.ready() {
+            Some(engine) => Some(engine),
+            None => self.step("blobs.list", |engine, _| Ok(engine)).await?,
+        };
+        Ok(engine.map_or_else(
+            || futures_util::stream::empty().boxed(),
+            |engine| list::list(engine, &self.namespace, prefix, after),
+        ))
     }
 
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
-        let (engine, namespace) = (Arc::clone(&self.engine), self.namespace.clone());
-        write::copy(engine, namespace, source.clone(), target.clone()).await
+        let Some(engine) = self.existing("blobs.copy").await? else {
+            return Err(read::missing("blobs.copy"));
+        };
+        write::copy(engine, self.namespace.clone(), source.clone(), target.clone()).await
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
-        write::delete(Arc::clone(&self.engine), self.namespace.clone(), key).await
+        match self.existing("blobs.delete").await? {
+            Some(engine) => write::delete(engine, self.namespace.clone(), key).await,
+            None => Ok(false),
+        }
     }
 
     async fn presign(&self, _key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::driver::OpenMode;
 use crate::files::{BUSY_TIMEOUT_DEFAULT, FilePermissions, busy_timeout_default, millis};
 
 /// Options of [`FsBlobStore`](super::FsBlobStore).
@@ -12,8 +13,8 @@ use crate::files::{BUSY_TIMEOUT_DEFAULT, FilePermissions, busy_timeout_default, 
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FsConfig {
-    /// The folder that holds every namespace. It is created if it is missing, and nothing outside it is ever
-    /// touched. The whole folder must be on one file system.
+    /// The folder that holds every namespace. The first write creates it if it is missing, and nothing
+    /// outside it is ever touched. The whole folder must be on one file system.
     pub root: PathBuf,
     /// The time limit of a call that waits for a lock of another call or another process. After it the call
     /// fails with `Timeout`, and nothing is written.
@@ -22,6 +23,9 @@ pub struct FsConfig {
     /// The permissions of new files and folders.
     #[serde(default)]
     pub permissions: FilePermissions,
+    /// The permission of the store to write.
+    #[serde(default)]
+    pub mode: OpenMode,
 }
 
 impl FsConfig {
@@ -29,7 +33,7 @@ impl FsConfig {
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let (busy_timeout, permissions) = (BUSY_TIMEOUT_DEFAULT, FilePermissions::default());
-        Self { root: root.into(), busy_timeout, permissions }
+        Self { root: root.into(), busy_timeout, permissions, mode: OpenMode::default() }
     }
 
     /// Sets how long a call waits for a lock of another call or another process.
@@ -43,6 +47,13 @@ impl FsConfig {
     #[must_use]
     pub fn with_permissions(mut self, permissions: FilePermissions) -> Self {
         self.permissions = permissions;
+        self
+    }
+
+    /// Sets whether the store may write.
+    #[must_use]
+    pub fn with_mode(mut self, mode: OpenMode) -> Self {
+        self.mode = mode;
         self
     }
 }

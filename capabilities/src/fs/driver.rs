@@ -7,13 +7,15 @@ use larder_kernel::{Contract, Namespace, Result, StoreSet};
 
 use super::{FsBlobStore, FsConfig};
 use crate::diagnose::Findings;
-use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest};
+use crate::driver::{BackendUrl, Connection, Driver, Location, OpenMode, Sharing, StoresRequest};
 use crate::files::{BUSY_TIMEOUT_MS_MAX, FilePermissions};
+use crate::verify::Faults;
 
 /// Opens `file:./blobs` and `file:///var/blobs`.
 ///
-/// `busy_timeout_ms=` limits the wait for a lock of another process. `permissions=0660` also gives the group
-/// access to new files and folders.
+/// The first write creates the folder. `busy_timeout_ms=` limits the wait for a lock of another process.
+/// `permissions=0660` also gives the group access to new files and folders. With `mode=ro` the folder is only
+/// read.
 #[derive(Debug, Clone, Copy)]
 pub struct FsDriver;
 
@@ -31,7 +33,7 @@ impl Driver for FsDriver {
     }
 
     fn parameters(&self) -> &'static [&'static str] {
-        &["busy_timeout_ms", "permissions"]
+        &["busy_timeout_ms", "permissions", "mode"]
     }
 
     fn sharing(&self) -> Sharing {
@@ -39,7 +41,7 @@ impl Driver for FsDriver {
     }
 
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {
-        let config = FsConfig::new(url.path()?);
+        let config = FsConfig::new(url.path()?).with_mode(OpenMode::of(url)?);
         let config = match url.millis("busy_timeout_ms", BUSY_TIMEOUT_MS_MAX)? {
             None => config,
             Some(timeout) => config.with_busy_timeout(timeout),
@@ -59,8 +61,12 @@ impl Location for FsConfig {
         super::diagnose::diagnose(self, findings).await;
     }
 
+    async fn verify(&self, faults: &Faults) -> Result<()> {
+        super::verify::verify(self, faults).await
+    }
+
     fn changes_on_open(&self) -> Option<&'static str> {
-        (!self.root.exists()).then_some("the folder does not exist, and opening would create it")
+        (!self.root.exists()).then_some("the folder does not exist, and the first write would create it")
     }
 }
 

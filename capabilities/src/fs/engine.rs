@@ -23,6 +23,8 @@ use super::format;
 use super::locks::Locks;
 use crate::files::{FilePermissions, Identity, identity, is_volatile};
 
+/// The store's own folder in the root.
+pub(crate) const OWN: &str = ".larder";
 /// The age from which an unlocked temporary file counts as the leftover of an ended process.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 
@@ -47,7 +49,7 @@ impl Engine {
         make_root(&config.root, permissions)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&config.root, flags, Mode::empty())?;
-        let own = make_folder(root.as_fd(), ".larder", permissions)?;
+        let own = make_folder(root.as_fd(), OWN, permissions)?;
         let has_number = match format::check(own.as_fd(), format)? {
             Ok(has_number) => has_number,
             Err(error) => return Ok(Err(error)),
@@ -73,6 +75,27 @@ impl Engine {
         engine.remove_leftovers()?;
         engine.empty_trash()?;
         Ok(Ok(engine))
+    }
+
+    /// Opens an existing root for reading, and changes nothing in it.
+    pub(crate) fn open_reading(config: &FsConfig, format: i64) -> io::Result<Result<Self, Error>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&config.root, flags, Mode::empty())?;
+        let inside = |parent: &OwnedFd, name| rustix::fs::openat(parent, name, FOLDER_FLAGS, Mode::empty());
+        let own = inside(&root, OWN)?;
+        if let Err(error) = format::check(own.as_fd(), format)? {
+            return Ok(Err(error));
+        }
+        Ok(Ok(Self {
+            locks: Arc::new(Locks::new(inside(&own, "locks")?, config)),
+            permissions: config.permissions,
+            durability: if is_volatile(&config.root) { Durability::Process } else { Durability::Power },
+            place: place(&config.root)?,
+            temporary: inside(&own, "tmp")?,
+            trash: inside(&own, "trash")?,
+            root,
+            buffers: Arc::default(),
+        }))
     }
 
     /// Returns the locks of namespaces and folders.

@@ -23,6 +23,7 @@ use super::config::FsConfig;
 use super::create::create_file;
 use super::failure::failed;
 use super::layout::stable_hash;
+use crate::driver::OpenMode;
 use crate::files::FilePermissions;
 
 /// The number of lock files of each kind. Names with the same hash share a file.
@@ -120,6 +121,7 @@ pub(crate) struct Locks {
     folder: OwnedFd,
     busy_timeout: Duration,
     permissions: FilePermissions,
+    mode: OpenMode,
     namespaces: Vec<Queue>,
     folders: Vec<Queue>,
 }
@@ -140,8 +142,8 @@ struct Waiting<W> {
 impl Locks {
     pub(crate) fn new(folder: OwnedFd, config: &FsConfig) -> Self {
         let queues = || (0..FILES).map(|_| Queue::default()).collect();
-        let FsConfig { busy_timeout, permissions, .. } = *config;
-        Self { folder, busy_timeout, permissions, namespaces: queues(), folders: queues() }
+        let FsConfig { busy_timeout, permissions, mode, .. } = *config;
+        Self { folder, busy_timeout, permissions, mode, namespaces: queues(), folders: queues() }
     }
 
     fn queue(&self, lock: Lock) -> &Queue {
@@ -177,10 +179,14 @@ impl Locks {
 
     fn lock_file(&self, lock: Lock) -> io::Result<Option<File>> {
         let name = lock.file_name();
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let read_only = self.mode.is_read_only();
+        let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let opened = rustix::fs::openat(&self.folder, name.as_str(), flags, Mode::empty());
             let file = match opened.map(File::from) {
+                // No process has taken this lock yet. A lock of the folder of locks excludes nobody.
+                Err(Errno::NOENT) if read_only => return Ok(Some(File::from(self.folder.try_clone()?))),
                 Err(Errno::NOENT) => create_file(self.folder.as_fd(), &name, self.permissions),
                 other => other,
             };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::driver::OpenMode;
 pub use crate::files::BUSY_TIMEOUT_DEFAULT;
 use crate::files::{FilePermissions, busy_timeout_default, millis};
 
@@ -57,6 +58,10 @@ pub struct SqliteConfig {
     /// The permissions of a new database, of the files next to it, and of its folder of blobs.
     #[serde(default)]
     pub permissions: FilePermissions,
+    /// The permission of the program to write. With [`OpenMode::ReadOnly`] the file must exist and have the
+    /// newest schema; nothing is created or upgraded.
+    #[serde(default)]
+    pub mode: OpenMode,
 }
 
 impl SqliteConfig {
@@ -68,6 +73,7 @@ impl SqliteConfig {
             synchronous: Synchronous::default(),
             busy_timeout: BUSY_TIMEOUT_DEFAULT,
             permissions: FilePermissions::default(),
+            mode: OpenMode::default(),
         }
     }
 
@@ -75,6 +81,13 @@ impl SqliteConfig {
     #[must_use]
     pub fn with_synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
+        self
+    }
+
+    /// Sets whether the program may write.
+    #[must_use]
+    pub fn with_mode(mut self, mode: OpenMode) -> Self {
+        self.mode = mode;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,10 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::config::{SqliteConfig, Synchronous};
 use super::failure::{Failure, Fallible};
+use super::read_only::{immutable_uri, wal_path};
 use super::schema::{self, Schema};
 use crate::diagnose::{Check, Findings, disk, millis, round_trip};
-use crate::files::{is_volatile, next_to, real_path};
+use crate::files::{is_volatile, real_path};
 
 const OPERATION: &str = "sqlite.diagnose";
 const THERE: &str = "this file contains all data except blobs";
@@ -44,6 +45,7 @@ pub(crate) async fn diagnose(config: &SqliteConfig, findings: &Findings) {
 /// describes.
 pub(crate) fn opening_changes(config: &SqliteConfig) -> Option<&'static str> {
     match std::fs::metadata(&config.path) {
+        Err(_) if config.mode.is_read_only() => return None,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Some("the file does not exist, and opening would create it");
         }
@@ -81,7 +83,12 @@ fn look(config: &SqliteConfig, findings: &Findings) {
         return;
     }
     findings.add(Check::ok("reach", format!("a file of {} KiB", found.len() / 1024), THERE));
-    writable(path, folder, findings);
+    if config.mode.is_read_only() {
+        let seen = "not needed: `mode=ro` only reads";
+        findings.add(Check::ok("writable", seen, WRITABLE));
+    } else {
+        writable(path, folder, findings);
+    }
     if let Ok(check) = disk::rights(path) {
         findings.add(check);
     }
@@ -185,11 +192,6 @@ fn journal(path: &Path, bytes: u64) -> Check {
     }
 }
 
-/// Returns the path of the write-ahead log, which SQLite names after the real file.
-fn wal_path(path: &Path) -> PathBuf {
-    next_to(&real_path(path), "-wal")
-}
-
 fn wal(path: &Path) -> Check {
     let bytes = std::fs::metadata(wal_path(path)).map_or(0, |found| found.len());
     let seen = format!("{} KiB", bytes / 1024);
@@ -210,7 +212,7 @@ fn wal(path: &Path) -> Check {
 fn reading<T>(path: &Path, look: impl Fn(&Connection) -> Fallible<T>) -> Fallible<T> {
     if !wal_path(path).exists() {
         let found = Connection::open_with_flags(
-            uri(path),
+            immutable_uri(path),
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )
         .map_err(Failure::from)
@@ -223,25 +225,6 @@ fn reading<T>(path: &Path, look: impl Fn(&Connection) -> Fallible<T>) -> Fallibl
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(2))?;
     look(&connection)
-}
-
-/// Returns the path as a URI of an immutable file.
-fn uri(path: &Path) -> String {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut uri = String::from("file:");
-    for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => {
-                uri.push(char::from(*byte));
-            }
-            // SQLite's form of Windows separators and drives.
-            b'\\' if cfg!(windows) => uri.push('/'),
-            b':' if cfg!(windows) => uri.push(':'),
-            other => uri.push_str(&format!("%{other:02X}")),
-        }
-    }
-    uri.push_str("?immutable=1");
-    uri
 }
 
 /// Returns the checks that need a query of the database.

@@ -9,11 +9,14 @@ use larder_kernel::{Error, ErrorKind, Outcome};
 
 use super::{Sqlite, SqliteConfig, Synchronous};
 use crate::diagnose::Findings;
-use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest, invalid_url};
+use crate::driver::{
+    BackendUrl, Connection, Driver, Location, OpenMode, Sharing, StoresRequest, invalid_url,
+};
 #[cfg(not(all(feature = "fs", unix)))]
 use crate::files::{BUSY_TIMEOUT_MS_MAX, FilePermissions};
 #[cfg(all(feature = "fs", unix))]
 use crate::files::{BUSY_TIMEOUT_MS_MAX, FilePermissions, next_to, real_path};
+use crate::verify::{Faults, Repaired};
 
 /// The folder of blobs has the name of the database and this suffix.
 #[cfg(all(feature = "fs", unix))]
@@ -23,8 +26,10 @@ const BLOBS: &str = ".blobs";
 ///
 /// With `synchronous=full` (the default) an acknowledged write survives a power failure; with
 /// `synchronous=normal` it survives a crash of the process. `busy_timeout_ms=` limits the wait for a lock of
-/// another process. `permissions=0660` also gives the group access to new files and folders. With the
-/// feature `fs`, blobs are in the folder `larder.db.blobs`, next to the real file if the path is a link.
+/// another process. `permissions=0660` also gives the group access to new files and folders. With `mode=ro`
+/// the file is only read: nothing is created or upgraded, and every write fails with `PermissionDenied`. With
+/// the feature `fs`, blobs are in the folder `larder.db.blobs`, next to the real file if the path is a link.
+/// The first blob creates it.
 #[derive(Debug, Clone, Copy)]
 pub struct SqliteDriver;
 
@@ -50,7 +55,7 @@ impl Driver for SqliteDriver {
     }
 
     fn parameters(&self) -> &'static [&'static str] {
-        &["synchronous", "busy_timeout_ms", "permissions"]
+        &["synchronous", "busy_timeout_ms", "permissions", "mode"]
     }
 
     fn sharing(&self) -> Sharing {
@@ -76,7 +81,7 @@ fn config(url: &BackendUrl<'_>) -> Result<SqliteConfig> {
     if text.ends_with('/') {
         return Err(invalid_url("names a folder; name the database file in it"));
     }
-    let mut config = SqliteConfig::new(path);
+    let mut config = SqliteConfig::new(path).with_mode(OpenMode::of(url)?);
     config = match url.parameter("synchronous") {
         None => config,
         Some("full") => config.with_synchronous(Synchronous::Full),
@@ -119,6 +124,22 @@ impl Location for SqliteLocation {
         }
     }
 
+    async fn verify(&self, faults: &Faults) -> Result<()> {
+        super::verify::verify(&self.0, faults).await?;
+        #[cfg(all(feature = "fs", unix))]
+        {
+            let folder = blobs_beside(&self.0);
+            if folder.root.symlink_metadata().is_ok() {
+                crate::fs::verify::verify(&folder, faults).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn repair(&self) -> Result<Repaired> {
+        super::verify::repair(&self.0).await
+    }
+
     fn changes_on_open(&self) -> Option<&'static str> {
         super::diagnose::opening_changes(&self.0)
     }
@@ -141,7 +162,6 @@ impl Connection for Opened {
             .with_graph(Arc::new(sqlite.graph(namespace.clone())))
             .with_tasks(Arc::new(sqlite.tasks(namespace.clone())))
             .with_key_value(Arc::new(sqlite.key_value(namespace.clone())));
-        // The folder is created only when blobs are requested.
         #[cfg(all(feature = "fs", unix))]
         let set = if request.wants(Contract::Blobs) {
             let opened = match self.blobs.clone() {
@@ -163,9 +183,7 @@ impl Connection for Opened {
     }
 
     async fn close(self: Arc<Self>) {
-        let sqlite = self.sqlite.clone();
-        drop(self);
-        sqlite.close().await;
+        self.sqlite.clone().close().await;
     }
 }
 
@@ -176,6 +194,7 @@ fn blobs_beside(config: &SqliteConfig) -> crate::fs::FsConfig {
     crate::fs::FsConfig::new(next_to(&real_path(&config.path), BLOBS))
         .with_busy_timeout(config.busy_timeout)
         .with_permissions(config.permissions)
+        .with_mode(config.mode)
 }
 
 /// As `blobs_beside`. Rejects blobs next to a symbolic link, where earlier versions put them, if the real

@@ -6,6 +6,7 @@
 //! callers, so concurrent callers share one fsync. A job that has begun runs to its end, even if its future
 //! is dropped. A job whose future is dropped before it begins is skipped. So a write is complete or absent.
 
+mod closing;
 mod connection;
 mod expiry_task;
 mod file_identity;
@@ -30,6 +31,8 @@ use tokio::sync::{oneshot, watch};
 use super::config::SqliteConfig;
 use super::failure::{Failure, Fallible};
 use super::schema::Schema;
+use crate::driver::OpenMode;
+use closing::Threads;
 pub(crate) use expiry_task::{ExpiryJob, ExpiryStep};
 use inline_read::InlineReads;
 pub(crate) use inline_read::{INLINE_ROWS_MAX, ReadBudget};
@@ -63,7 +66,8 @@ struct Completed {
 /// A message to the writer.
 enum WriteMessage {
     Job(WriteJob),
-    /// The writer must look for commits of other processes: a watch has begun, or a process wrote.
+    /// The writer must look for commits of other processes: a watch has begun, or a process wrote. Or the
+    /// engine closes.
     Look,
 }
 
@@ -111,7 +115,15 @@ where
 /// A job for a reader.
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
-/// A handle to the threads of one open database. The threads end when the last clone is dropped.
+/// A message to a reader.
+enum ReadMessage {
+    Job(ReadJob),
+    /// The engine closes: the reader that takes this message ends.
+    Close,
+}
+
+/// A handle to the threads of one open database. The threads end when the engine is closed or its last clone
+/// is dropped.
 #[derive(Clone)]
 pub(crate) struct Engine {
     inner: Arc<Inner>,
@@ -122,10 +134,11 @@ struct Inner {
     /// writer's.
     inline_reads: InlineReads,
     writes: Arc<mpsc::Sender<WriteMessage>>,
-    reads: mpsc::Sender<ReadJob>,
+    reads: mpsc::Sender<ReadMessage>,
     commits: watch::Receiver<u64>,
     durability: Durability,
-    alive: watch::Receiver<()>,
+    mode: OpenMode,
+    threads: Threads,
 }
 
 impl fmt::Debug for Engine {
@@ -138,8 +151,7 @@ impl Engine {
     /// Opens the database and starts the threads.
     pub(crate) async fn open(config: SqliteConfig, schema: Schema, expiry: ExpiryJob) -> Result<Self> {
         let config = Arc::new(connection::with_absolute_path(config)?);
-        let (alive_sender, alive) = watch::channel(());
-        let alive_sender = Arc::new(alive_sender);
+        let (threads, alive) = closing::threads();
         let (commit_sender, commits) = watch::channel(0);
         let (writes, write_queue) = mpsc::channel();
         let writes = Arc::new(writes);
@@ -150,20 +162,29 @@ impl Engine {
             sender: Arc::downgrade(&writes),
             commits: commit_sender,
             opened,
-            alive: Arc::clone(&alive_sender),
+            alive: alive.clone(),
+            closing: threads.closing(),
         };
         writer::spawn(Arc::clone(&config), schema, channels, inline_reads.slots(), expiry)?;
         let durability = opening.await.map_err(|_| gone("sqlite.open", Outcome::NotApplied))??;
         let (reads, read_queue) = mpsc::channel();
-        reader::spawn(&config, read_queue, &alive_sender, READERS)?.opened().await?;
-        drop(alive_sender);
+        reader::spawn(&config, read_queue, &alive, READERS)?.opened().await?;
+        drop(alive);
         inline_reads.open(&config).await?;
-        Ok(Self { inner: Arc::new(Inner { inline_reads, writes, reads, commits, durability, alive }) })
+        let mode = config.mode;
+        Ok(Self {
+            inner: Arc::new(Inner { inline_reads, writes, reads, commits, durability, mode, threads }),
+        })
     }
 
     /// Returns which failures an acknowledged write survives, read back from the connection.
     pub(crate) fn durability(&self) -> Durability {
         self.inner.durability
+    }
+
+    /// Returns true if every write is refused.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.inner.mode.is_read_only()
     }
 
     /// Runs `job` inside a write transaction and returns after its commit. A failed job leaves no change and
@@ -193,7 +214,7 @@ impl Engine {
                 let _ = sender.send(result.map_err(|failure| failure.into_error(operation)));
             }
         });
-        self.inner.reads.send(job).map_err(|_| gone(operation, Outcome::NotApplied))?;
+        self.inner.reads.send(ReadMessage::Job(job)).map_err(|_| gone(operation, Outcome::NotApplied))?;
         receiver.await.map_err(|_| gone(operation, Outcome::NotApplied))?
     }
 
@@ -251,19 +272,11 @@ impl Engine {
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.commits.has_changed().is_err()
     }
-
-    /// Drops this handle and waits until every connection is closed. They close when every clone is dropped.
-    pub(crate) async fn close(self) {
-        let mut alive = self.inner.alive.clone();
-        drop(self);
-        // No value is ever sent: the wait ends when the last thread has dropped its sender.
-        while alive.changed().await.is_ok() {}
-    }
 }
 
 /// Returns the error for a thread that has ended without a reply.
 fn gone(operation: &'static str, outcome: Outcome) -> Error {
-    Error::new(ErrorKind::Unavailable, operation, "the database's thread has ended; open the database again")
+    Error::new(ErrorKind::Unavailable, operation, "the database is closed; open it again")
         .with_outcome(outcome)
 }
 

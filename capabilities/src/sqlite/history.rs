@@ -92,6 +92,9 @@ impl SqliteHistoryProvider {
             };
             match outcome {
                 ReadOutcome::Messages { messages, refresh: None } => return Ok(messages),
+                // Only a store that may write records the use and the expiry.
+                ReadOutcome::Messages { messages, .. } if self.engine.is_read_only() => return Ok(messages),
+                ReadOutcome::Expired if self.engine.is_read_only() => return Ok(Vec::new()),
                 ReadOutcome::Messages { messages, refresh: Some(refresh) } => {
                     self.engine.write(operation, move |sql| refresh.apply(sql)).await?;
                     return Ok(messages);
@@ -200,6 +203,9 @@ impl HistoryProvider for SqliteHistoryProvider {
         let find = move |sql: &Connection, _: &mut ReadBudget| ThreadRow::find(sql, &address);
         let found = self.engine.read_inline(OPERATION, find).await?;
         let row = match found {
+            Some(row) if row.has_expired(now_ms()) && self.engine.is_read_only() => {
+                Some(row.without_messages())
+            }
             Some(row) if row.has_expired(now_ms()) => self.expire(OPERATION, thread).await?,
             found => found,
         };

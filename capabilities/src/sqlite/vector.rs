@@ -19,6 +19,7 @@ use larder_kernel::{
 
 use super::engine::Engine;
 use super::{Sqlite, capabilities};
+pub(super) use score::{from_bytes as embedding_of, norm as norm_of};
 
 const PUT: &str = "vectors.put";
 const SEARCH: &str = "vectors.search";

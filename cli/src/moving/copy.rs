@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder::Registry;
 use larder::transfer::{Source, Watch, copy};
+use larder::{Backend, Registry};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;
-use super::{CHANGED, Target, contracts, lines, parse_contract, place, side};
+use super::{CHANGED, Target, contracts, lines, parse_contract, side};
+use crate::opening::{self, Access};
 use crate::output;
 use crate::thread::{parse_namespace, printable};
 
@@ -46,12 +47,20 @@ async fn run_copy(registry: &Registry, args: &Args) -> Result<ExitCode, String> 
     if args.to_namespace.is_some() && args.namespaces.len() > 1 {
         return Err("--to-namespace takes one --namespace".to_owned());
     }
-    let (from, to) = (place(registry, &args.source).await?, place(registry, &args.target).await?);
+    let from = opening::backend(registry, &args.source, Access::Read).await?;
+    let to = opening::backend(registry, &args.target, Access::Write).await?;
+    let copied = copy_between(args, &from, &to).await;
+    from.close().await;
+    to.close().await;
+    copied
+}
+
+async fn copy_between(args: &Args, from: &Backend, to: &Backend) -> Result<ExitCode, String> {
     let mut moves = Vec::new();
     for namespace in &args.namespaces {
-        let source = Source::from(side(&from, &args.source, namespace).await?);
+        let source = Source::from(side(from, &args.source, namespace, &args.contracts).await?);
         let into = args.to_namespace.as_ref().unwrap_or(namespace);
-        let target = side(&to, &args.target, into).await?;
+        let target = side(to, &args.target, into, &args.contracts).await?;
         let contracts = contracts(&args.contracts, &source, &target).await?;
         moves.push((namespace, source, target, contracts));
     }

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use larder::transfer::{Erased, Whose, erase, erase_of};
-use larder::{Registry, redact_url};
+use larder::{Backend, Registry, redact_url};
 use larder_kernel::{AgentId, Namespace, SessionId};
 
-use super::{place, side};
+use super::side;
+use crate::opening::{self, Access};
 use crate::output;
 use crate::thread::{parse_namespace, printable};
 
@@ -79,8 +80,14 @@ fn what(args: &Args) -> String {
 }
 
 async fn run_erase(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
-    let place = place(registry, &args.url).await?;
-    let side = side(&place, &args.url, &args.namespace).await?;
+    let place = opening::backend(registry, &args.url, Access::Write).await?;
+    let erased = erase_in(args, &place).await;
+    place.close().await;
+    erased
+}
+
+async fn erase_in(args: &Args, place: &Backend) -> Result<ExitCode, String> {
+    let side = side(place, &args.url, &args.namespace, &[]).await?;
     let whole = args.agent.is_none() && args.session.is_none();
     let erased = if whole {
         erase(&side).await

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use larder::Registry;
 use larder::transfer::{Archive, Source, Watch, copy};
+use larder::{Backend, Registry};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;
-use super::{CHANGED, Target, contracts, lines, parse_contract, place, side};
+use super::{CHANGED, Target, contracts, lines, note_missing, parse_contract, side};
+use crate::opening::{self, Access};
 use crate::output;
 use crate::thread::{parse_namespace, printable};
 
@@ -41,8 +42,20 @@ async fn run_load(registry: &Registry, args: &Args) -> Result<ExitCode, String> 
         format!("cannot load {name}: {error}; nothing was written")
     })?;
     let namespace = args.namespace.clone().unwrap_or_else(|| archive.namespace().clone());
-    let place = place(registry, &args.url).await?;
-    let target = side(&place, &args.url, &namespace).await?;
+    let place = opening::backend(registry, &args.url, Access::Write).await?;
+    let loaded = load_into(args, archive, &namespace, &place).await;
+    place.close().await;
+    loaded
+}
+
+async fn load_into(
+    args: &Args,
+    archive: Archive,
+    namespace: &Namespace,
+    place: &Backend,
+) -> Result<ExitCode, String> {
+    let target = side(place, &args.url, namespace, &args.contracts).await?;
+    let missing = archive.missing().to_vec();
     let source = Source::from(archive);
     let contracts = contracts(&args.contracts, &source, &target).await?;
     let meter = Meter::new();
@@ -53,5 +66,6 @@ async fn run_load(registry: &Registry, args: &Args) -> Result<ExitCode, String> 
     if !equal {
         output::note(CHANGED);
     }
-    Ok(output::finish(text, ExitCode::from(u8::from(!equal))))
+    let code = note_missing(&missing);
+    Ok(output::finish(text, if equal { code } else { ExitCode::from(1) }))
 }

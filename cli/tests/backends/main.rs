@@ -18,6 +18,7 @@ mod guarantees;
 #[cfg(feature = "full")]
 mod kill;
 mod layers;
+mod leaves;
 #[cfg(feature = "full")]
 mod live;
 #[cfg(feature = "full")]
@@ -35,6 +36,7 @@ use groups::Group;
 const GROUPS: &[(&str, Group)] = &[
     ("embedded", embedded::group),
     ("layers", layers::group),
+    ("leaves", leaves::group),
     ("durable", durable::group),
     ("moving", moving::group),
     ("doctor", doctor::group),

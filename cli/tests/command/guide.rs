@@ -109,3 +109,36 @@ fn every_program_of_the_book_is_run() {
         assert!(!programs.contains("```rust,"), "{name} has a program that is not run");
     }
 }
+
+/// Returns the programs of a page that open a backend.
+fn programs(page: &str) -> impl Iterator<Item = &str> {
+    let blocks = page.split("```rust").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.filter(|block| block.contains("fn main") && opens(block))
+}
+
+fn opens(program: &str) -> bool {
+    ["larder::open(", "Stores::builder()", "Backend::open("].iter().any(|call| program.contains(call))
+}
+
+#[test]
+fn every_program_of_the_readme_the_guide_and_the_examples_ends_with_close() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut seen = 0;
+    for page in pages(&book()).into_iter().chain([root.join("README.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        for program in programs(&text) {
+            assert!(program.contains("close().await"), "{}:\n{program}", page.display());
+            seen += 1;
+        }
+    }
+    let examples = fs::read_dir(root.join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let main = |path: PathBuf| if path.is_dir() { path.join("main.rs") } else { path };
+    for example in examples.map(main) {
+        let program = fs::read_to_string(&example).unwrap();
+        if opens(&program) {
+            assert!(program.contains("close().await"), "{}", example.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 25, "only {seen} programs");
+}

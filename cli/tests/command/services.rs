@@ -144,3 +144,22 @@ fn the_service_without_an_image_decides_nothing() {
     assert!(machine.containers().is_empty());
     assert!(process.try_wait().unwrap().is_some(), "it was not stopped");
 }
+
+/// Regression test: only `RUSTFLAGS` was removed from the caller's settings.
+#[test]
+fn a_service_is_built_without_the_callers_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cargo, seen) = (folder.path().join("cargo"), folder.path().join("seen"));
+    fs::write(&cargo, format!("#!/bin/sh\nenv >'{}'\nexit 1\n", seen.display())).unwrap();
+    fs::set_permissions(&cargo, Permissions::from_mode(0o755)).unwrap();
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/services/lib.sh");
+    let script = r#"source "$1"; build_crate "$2/kept" any 1.0.0"#;
+    let mut build = Command::new("bash");
+    build.args(["-c", script, "bash"]).args([&library, &folder.path().to_owned()]).env("CARGO", &cargo);
+    let unwanted = ["RUSTFLAGS", "CFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "LD_PRELOAD_TEST"];
+    build.envs(unwanted.map(|name| (name, "caller")));
+    assert!(!build.output().unwrap().status.success());
+    let seen = fs::read_to_string(seen).unwrap();
+    assert!(seen.contains("CARGO_TARGET_DIR=") && seen.contains("PATH="), "{seen}");
+    assert!(!seen.contains("caller"), "{seen}");
+}

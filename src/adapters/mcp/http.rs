@@ -18,6 +18,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use larder_kernel::{Error, ErrorKind, KeyValueStore, Result};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -32,6 +33,8 @@ const OPERATION: &str = "mcp.serve_http";
 const PATH: &str = "/mcp";
 /// The maximum number of concurrent connections. A further connection waits until another ends.
 const CONNECTIONS_MAX: usize = 512;
+/// The default for the number of sessions. A session that is idle for five minutes ends.
+const SESSIONS_MAX_DEFAULT: usize = 1_000;
 /// The time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for open connections when the server stops.
@@ -47,12 +50,20 @@ type Service = StreamableHttpService<McpServer, LocalSessionManager>;
 /// By default, the server accepts only clients on this machine that use a loopback name in `Host`, and no web
 /// pages. A request with an `Origin` that is not allowed gets status `403`, as the MCP standard requires
 /// against DNS rebinding.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct HttpOptions {
     hosts: Vec<String>,
     origins: Vec<String>,
     token: Option<[u8; 32]>,
     sessions: Option<Arc<dyn KeyValueStore>>,
+    sessions_max: usize,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        let (hosts, origins) = (Vec::new(), Vec::new());
+        Self { hosts, origins, token: None, sessions: None, sessions_max: SESSIONS_MAX_DEFAULT }
+    }
 }
 
 impl HttpOptions {
@@ -91,6 +102,14 @@ impl HttpOptions {
         self
     }
 
+    /// Sets the maximum number of sessions in this process; the default is 1,000. An `initialize`
+    /// request gets status `503` while so many sessions exist. A session that is idle for five minutes ends.
+    #[must_use]
+    pub fn with_sessions_max(mut self, sessions_max: usize) -> Self {
+        self.sessions_max = sessions_max;
+        self
+    }
+
     fn config(&self) -> StreamableHttpServerConfig {
         let hosts = LOOPBACK.into_iter().map(str::to_owned).chain(self.hosts.iter().cloned());
         let mut config = StreamableHttpServerConfig::default()
@@ -120,6 +139,7 @@ impl fmt::Debug for HttpOptions {
             .field("origins", &self.origins)
             .field("token", &self.token.is_some())
             .field("sessions", &self.sessions.is_some())
+            .field("sessions_max", &self.sessions_max)
             .finish()
     }
 }
@@ -162,7 +182,9 @@ pub async fn serve_http(
     }
     let config = options.config();
     let ended = config.cancellation_token.clone();
-    let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(options.manager()), config);
+    let manager = Arc::new(options.manager());
+    let gate = Arc::new(SessionGate { manager: Arc::clone(&manager), sessions_max: options.sessions_max });
+    let service = StreamableHttpService::new(move || Ok(server.clone()), manager, config);
     let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -180,10 +202,10 @@ pub async fn serve_http(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (service, token) = (service.clone(), options.token);
+        let (service, token, gate) = (service.clone(), options.token, Arc::clone(&gate));
         let answer = service_fn(move |request| {
-            let service = service.clone();
-            async move { Ok::<_, Infallible>(respond(&service, token.as_ref(), request).await) }
+            let (service, gate) = (service.clone(), Arc::clone(&gate));
+            async move { Ok::<_, Infallible>(respond(&service, &gate, token.as_ref(), request).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -202,7 +224,34 @@ pub async fn serve_http(
     Ok(())
 }
 
-async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<Incoming>) -> Answer {
+/// The limit of the number of sessions.
+struct SessionGate {
+    manager: Arc<LocalSessionManager>,
+    sessions_max: usize,
+}
+
+impl SessionGate {
+    /// Returns true if the message starts a session, and no further session fits.
+    async fn refuses(&self, message: &[u8]) -> bool {
+        starts_session(message) && self.manager.sessions.read().await.len() >= self.sessions_max
+    }
+}
+
+/// Returns true for an `initialize` request. Clients of newer protocols send requests without a session.
+fn starts_session(message: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Head {
+        method: String,
+    }
+    serde_json::from_slice::<Head>(message).is_ok_and(|head| head.method == "initialize")
+}
+
+async fn respond(
+    service: &Service,
+    gate: &SessionGate,
+    token: Option<&[u8; 32]>,
+    request: Request<Incoming>,
+) -> Answer {
     if request.uri().path() != PATH {
         return refused(StatusCode::NOT_FOUND, "Not Found: the server serves MCP at /mcp");
     }
@@ -224,6 +273,10 @@ async fn respond(service: &Service, token: Option<&[u8; 32]>, request: Request<I
             );
         }
     };
+    if gate.refuses(&body).await {
+        let reason = "Service Unavailable: too many sessions are open; end one, or try again in five minutes";
+        return refused(StatusCode::SERVICE_UNAVAILABLE, reason);
+    }
     match message::check(&body) {
         Verdict::Refuse(answer) => {
             let mut answer = Response::new(Full::new(Bytes::from(answer)).boxed());

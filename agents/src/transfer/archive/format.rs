@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::transfer::digest::Digest;
 use crate::transfer::encode::base64_bytes;
+use crate::transfer::missing::Missing;
 use crate::transfer::record::Record;
 
 pub(super) const VERSION: u32 = 1;
+/// The version of an archive that may lack data; its last line lists what is missing.
+pub(super) const VERSION_WITH_MISSING: u32 = 2;
 /// The size of one part of a blob, in bytes.
 pub(super) const PART_BYTES: usize = 256 * 1024;
 /// The number of hexadecimal digits in a checksum.
@@ -54,6 +57,9 @@ pub(super) struct End {
     pub(super) records: u64,
     /// The digest of each contract, in the order of the header.
     pub(super) digests: Vec<(Contract, Digest)>,
+    /// The data that could not be read; only in an archive of version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) missing: Vec<Missing>,
 }
 
 /// Any line except the first.

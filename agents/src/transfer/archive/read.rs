@@ -12,7 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Archive;
 use super::format::{
-    AnyHeader, CHECKSUM_CHARS, End, Header, LINE_BYTES_MAX, Line, Mark, READ, VERSION, altered, failed,
+    AnyHeader, CHECKSUM_CHARS, End, Header, LINE_BYTES_MAX, Line, Mark, READ, VERSION, VERSION_WITH_MISSING,
+    altered, failed,
 };
 use crate::internal::hex;
 use crate::transfer::digest::{Digest, Digester};
@@ -115,17 +116,18 @@ pub(super) fn open(path: &Path) -> Result<Archive> {
         return Err(text.altered("the file continues after its end record; it is damaged"));
     }
     let starts = survey.starts;
-    Ok(Archive { path: path.to_owned(), header, starts, digests: end.digests })
+    let End { digests, missing, .. } = end;
+    Ok(Archive { path: path.to_owned(), header, starts, digests, missing })
 }
 
 fn header(lines: &mut Lines) -> Result<Header> {
     let text = lines.next()?.ok_or_else(|| lines.too_short())?;
     let AnyHeader { larder_archive: version } = text.parse()?;
-    if version != VERSION {
+    if version != VERSION && version != VERSION_WITH_MISSING {
         let message = "the archive has another format number than this program reads; upgrade the program";
         return Err(Error::new(ErrorKind::Unsupported, READ, message)
             .with_context("version", u64::from(version))
-            .with_context("reads", u64::from(VERSION)));
+            .with_context("reads", u64::from(VERSION_WITH_MISSING)));
     }
     text.parse()
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
-use larder_kernel::{BlobEntry, BlobInfo, BlobStore, ErrorKind, Result};
+use larder_kernel::{BlobEntry, BlobInfo, BlobStore, Contract, ErrorKind, Result};
 
+use crate::transfer::missing::{Skips, damaged_key};
 use crate::transfer::record::{BlobRecord, Record};
 
 /// The number of concurrent `head` calls. They are needed because a listing returns neither media type nor
@@ -17,10 +18,10 @@ pub(crate) struct BlobScan {
 }
 
 impl BlobScan {
-    pub(super) async fn open(store: &Arc<dyn BlobStore>) -> Result<Self> {
+    pub(super) async fn open(store: &Arc<dyn BlobStore>, skips: &Skips) -> Result<Self> {
         let entries = store.list("", None).await?;
-        let store = Arc::clone(store);
-        let heads = entries.map(move |entry| known(Arc::clone(&store), entry));
+        let (store, skips) = (Arc::clone(store), skips.clone());
+        let heads = entries.map(move |entry| known(Arc::clone(&store), entry, skips.clone()));
         Ok(Self { blobs: heads.buffered(HEADS).boxed() })
     }
 
@@ -41,10 +42,22 @@ impl BlobScan {
 }
 
 /// Returns the info of a listed blob, or `None` if it was deleted since.
-async fn known(store: Arc<dyn BlobStore>, entry: Result<BlobEntry>) -> Result<Option<BlobInfo>> {
-    match store.head(&entry?.key).await {
+async fn known(
+    store: Arc<dyn BlobStore>,
+    entry: Result<BlobEntry>,
+    skips: Skips,
+) -> Result<Option<BlobInfo>> {
+    let key = match entry {
+        Ok(entry) => entry.key,
+        Err(error) => {
+            let place = damaged_key(&error)
+                .map_or("a blob without a key".to_owned(), |key| format!("the blob {key}"));
+            return skips.skip(Contract::Blobs, || place, error).map(|()| None);
+        }
+    };
+    match store.head(&key).await {
         Ok(info) => Ok(Some(info)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => skips.skip(Contract::Blobs, || format!("the blob {key}"), error).map(|()| None),
     }
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use larder_kernel::{
-    Entity, EntityId, EntityQuery, GraphStore, Relationship, RelationshipId, RelationshipQuery, Result,
+    Contract, Entity, EntityId, EntityQuery, GraphStore, Relationship, RelationshipId, RelationshipQuery,
+    Result,
 };
 
 use super::pages::Pages;
+use crate::transfer::missing::Skips;
 use crate::transfer::record::Record;
 
 /// The number of items in memory; each may have 64 KiB.
@@ -18,7 +20,7 @@ pub(crate) struct GraphScan {
 }
 
 impl GraphScan {
-    pub(super) fn new(store: &Arc<dyn GraphStore>) -> Self {
+    pub(super) fn new(store: &Arc<dyn GraphStore>, skips: &Skips) -> Self {
         let nodes = Arc::clone(store);
         let entities = Pages::new(ITEMS, move |page| {
             let store = Arc::clone(&nodes);
@@ -29,7 +31,15 @@ impl GraphScan {
             let store = Arc::clone(&edges);
             Box::pin(async move { store.find_relationships(&RelationshipQuery::default(), page).await })
         });
-        Self { entities, relationships }
+        let entities = entities.skipping(skips, Contract::Graph, |after: Option<&EntityId>| match after {
+            Some(id) => format!("the entities after {id}"),
+            None => "all entities".to_owned(),
+        });
+        let place = |after: Option<&RelationshipId>| match after {
+            Some(id) => format!("the relationships after {id}"),
+            None => "all relationships".to_owned(),
+        };
+        Self { entities, relationships: relationships.skipping(skips, Contract::Graph, place) }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Record>> {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{HistoryProvider, Page, Result, Seq, StoredMessage, Thread, ThreadInfo};
+use larder_kernel::{Contract, HistoryProvider, Page, Result, Seq, StoredMessage, Thread, ThreadInfo};
 
 use super::pages::Pages;
+use crate::transfer::missing::Skips;
 use crate::transfer::record::{MessageRecord, Record};
 
 const THREADS: usize = 500;
@@ -15,6 +16,7 @@ pub(crate) struct HistoryScan {
     store: Arc<dyn HistoryProvider>,
     threads: Pages<ThreadInfo, Thread>,
     current: Option<Current>,
+    skips: Skips,
 }
 
 struct Current {
@@ -24,13 +26,17 @@ struct Current {
 }
 
 impl HistoryScan {
-    pub(super) fn new(store: &Arc<dyn HistoryProvider>) -> Self {
+    pub(super) fn new(store: &Arc<dyn HistoryProvider>, skips: &Skips) -> Self {
         let listed = Arc::clone(store);
         let threads = Pages::new(THREADS, move |page| {
             let store = Arc::clone(&listed);
             Box::pin(async move { store.list_threads(None, page).await })
         });
-        Self { store: Arc::clone(store), threads, current: None }
+        let threads = threads.skipping(skips, Contract::History, |after: Option<&Thread>| match after {
+            Some(thread) => format!("the threads after {}/{}", thread.agent, thread.session),
+            None => "all threads".to_owned(),
+        });
+        Self { store: Arc::clone(store), threads, current: None, skips: skips.clone() }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Record>> {
@@ -48,20 +54,29 @@ impl HistoryScan {
                 self.current = None;
             }
             let Some(info) = self.threads.next().await? else { return Ok(None) };
-            let messages = messages(&self.store, &info.thread);
+            let messages = messages(&self.store, &info, &self.skips);
             self.current = Some(Current { thread: info.thread, index: 0, messages });
         }
     }
 }
 
-fn messages(store: &Arc<dyn HistoryProvider>, thread: &Thread) -> Pages<StoredMessage, Seq> {
-    let (store, thread) = (Arc::clone(store), thread.clone());
-    Pages::new(MESSAGES, move |page| {
+fn messages(store: &Arc<dyn HistoryProvider>, info: &ThreadInfo, skips: &Skips) -> Pages<StoredMessage, Seq> {
+    let (store, thread, last) = (Arc::clone(store), info.thread.clone(), info.last);
+    let name = format!("{}/{}", thread.agent, thread.session);
+    let pages = Pages::new(MESSAGES, move |page| {
         let (store, thread) = (Arc::clone(&store), thread.clone());
         Box::pin(async move {
             let items = store.page_after(&thread, page.after.unwrap_or(Seq::MIN), page.limit).await?;
             let next = items.last().filter(|_| items.len() == page.limit).map(|last| last.seq);
             Ok(Page::new(items, next))
         })
+    });
+    // The numbers of messages begin with 1.
+    let number = |after: Option<&Seq>| after.map_or(0, |after| after.get().max(0));
+    let place =
+        move |after: Option<&Seq>| format!("the message of the thread {name} after number {}", number(after));
+    pages.skipping(skips, Contract::History, place).stepping(move |after| {
+        let next = Seq::new(number(after).saturating_add(1));
+        (next < last).then_some(next)
     })
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{Board, BoardId, Result, Task, TaskPosition, TaskQuery, TaskStore};
+use larder_kernel::{Board, BoardId, Contract, Result, Task, TaskPosition, TaskQuery, TaskStore};
 
 use super::pages::Pages;
+use crate::transfer::missing::Skips;
 use crate::transfer::record::{BoardRecord, Record, TaskRecord};
 
 const BOARDS: usize = 200;
@@ -15,16 +16,21 @@ pub(crate) struct TaskScan {
     store: Arc<dyn TaskStore>,
     boards: Pages<Board, BoardId>,
     current: Option<(BoardId, u64, Pages<Task, TaskPosition>)>,
+    skips: Skips,
 }
 
 impl TaskScan {
-    pub(super) fn new(store: &Arc<dyn TaskStore>) -> Self {
+    pub(super) fn new(store: &Arc<dyn TaskStore>, skips: &Skips) -> Self {
         let listed = Arc::clone(store);
         let boards = Pages::new(BOARDS, move |page| {
             let store = Arc::clone(&listed);
             Box::pin(async move { store.list_boards(None, page).await })
         });
-        Self { store: Arc::clone(store), boards, current: None }
+        let boards = boards.skipping(skips, Contract::Tasks, |after: Option<&BoardId>| match after {
+            Some(board) => format!("the boards after {}/{}", board.conversation, board.agent),
+            None => "all boards".to_owned(),
+        });
+        Self { store: Arc::clone(store), boards, current: None, skips: skips.clone() }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Record>> {
@@ -42,6 +48,12 @@ impl TaskScan {
             let (store, board) = (Arc::clone(&store), board.clone());
             Box::pin(async move { store.list_tasks(&board, &TaskQuery::default(), page).await })
         });
+        let name = format!("{}/{}", id.conversation, id.agent);
+        let tasks =
+            tasks.skipping(&self.skips, Contract::Tasks, move |after: Option<&TaskPosition>| match after {
+                Some(position) => format!("the tasks of the board {name} after position {}", position.0),
+                None => format!("the tasks of the board {name}"),
+            });
         self.current = Some((id.clone(), 0, tasks));
         Ok(Some(Record::Board(BoardRecord { board: id, label, parent })))
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use larder_kernel::{
-    CollectionInfo, CollectionName, Document, DocumentId, Error, ErrorKind, Result, VectorStore,
+    CollectionInfo, CollectionName, Contract, Document, DocumentId, Error, ErrorKind, Result, VectorStore,
 };
 
 use super::pages::Pages;
+use crate::transfer::missing::Skips;
 use crate::transfer::record::{CollectionRecord, DocumentRecord, Record};
 
 const COLLECTIONS: usize = 500;
@@ -17,16 +18,22 @@ pub(crate) struct VectorScan {
     store: Arc<dyn VectorStore>,
     collections: Pages<CollectionInfo, CollectionName>,
     current: Option<(CollectionName, Pages<Document, DocumentId>)>,
+    skips: Skips,
 }
 
 impl VectorScan {
-    pub(super) fn new(store: &Arc<dyn VectorStore>) -> Self {
+    pub(super) fn new(store: &Arc<dyn VectorStore>, skips: &Skips) -> Self {
         let listed = Arc::clone(store);
         let collections = Pages::new(COLLECTIONS, move |page| {
             let store = Arc::clone(&listed);
             Box::pin(async move { store.list_collections(page).await })
         });
-        Self { store: Arc::clone(store), collections, current: None }
+        let place = |after: Option<&CollectionName>| match after {
+            Some(name) => format!("the collections after {name}"),
+            None => "all collections".to_owned(),
+        };
+        let collections = collections.skipping(skips, Contract::Vectors, place);
+        Self { store: Arc::clone(store), collections, current: None, skips: skips.clone() }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Record>> {
@@ -41,6 +48,11 @@ impl VectorScan {
         let documents = Pages::new(DOCUMENTS, move |page| {
             let (store, collection) = (Arc::clone(&store), collection.clone());
             Box::pin(async move { store.list(&collection, page).await })
+        });
+        let name = info.collection.clone();
+        let documents = documents.skipping(&self.skips, Contract::Vectors, move |after| match after {
+            Some(id) => format!("the documents of the collection {name} after {id}"),
+            None => format!("the documents of the collection {name}"),
         });
         self.current = Some((info.collection.clone(), documents));
         let CollectionInfo { collection, dimensions, .. } = info;

@@ -10,6 +10,7 @@ use std::vec::IntoIter;
 
 use futures_util::stream;
 use futures_util::{StreamExt, TryStreamExt};
+use larder_agents::internal::DamagedBlob;
 use larder_kernel::{BlobEntries, BlobEntry, BlobKey, Namespace, Outcome, Result};
 use rustix::fs::FileType;
 
@@ -184,7 +185,10 @@ impl Walk {
         };
         let opened = self.engine.folder(&level.folders).and_then(|folder| open_file(folder.as_fd(), name));
         match opened {
-            Ok(file) => Ok(Some(Footer::read(OPERATION, &file)?.into_entry(key))),
+            Ok(file) => match Footer::read(OPERATION, &file) {
+                Ok(footer) => Ok(Some(footer.into_entry(key))),
+                Err(error) => Err(error.with_source(DamagedBlob(key.as_str().to_owned()))),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(OPERATION, error, Outcome::NotApplied)),
         }

@@ -38,14 +38,17 @@ pub(crate) fn open_blob(operation: &'static str, engine: &Engine, path: &BlobPat
         .folder(&path.folders)
         .and_then(|folder| open_file(folder.as_fd(), &path.file))
         .map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key")
-                    .with_field("blob_key")
-            }
+            io::ErrorKind::NotFound => missing(operation),
             _ => failed(operation, error, Outcome::NotApplied),
         })?;
     let footer = Footer::read(operation, &file)?;
     Ok((file, footer))
+}
+
+/// Returns the error for a blob that does not exist.
+pub(crate) fn missing(operation: &'static str) -> Error {
+    Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key")
+        .with_field("blob_key")
 }
 
 pub(crate) fn head(engine: &Engine, namespace: &Namespace, key: &BlobKey) -> Result<BlobInfo> {

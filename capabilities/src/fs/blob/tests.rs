@@ -1,5 +1,6 @@
 mod format;
 mod locks;
+mod mode;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use larder_kernel::random::Random;
-use larder_kernel::{BlobCondition, BlobStoreExt, ByteRange, ETag, Store};
+use larder_kernel::{BlobCondition, BlobStoreExt, ByteRange, ETag, Outcome, Store};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 use super::super::config::SqliteConfig;
 use super::super::failure::{Failure, Fallible};
+use super::super::read_only;
 use super::super::schema::{self, Schema};
 use crate::files::{is_volatile, real_path};
 
@@ -24,9 +25,14 @@ thread_local! {
 
 /// Opens the writer connection; creates and migrates the file if needed.
 pub(super) fn writer(config: &SqliteConfig, schema: Schema) -> Fallible<(Connection, Durability)> {
-    check_path(&config.path)?;
-    create_file(config);
+    check_path(&config.path, config.mode.is_read_only())?;
+    if !config.mode.is_read_only() {
+        create_file(config);
+    }
     BUSY.set((config.busy_timeout, None));
+    if config.mode.is_read_only() {
+        return retry_busy(config.busy_timeout, || read_only_writer(config, schema));
+    }
     retry_busy(config.busy_timeout, || {
         let mut connection = open(config)?;
         // SQLite opens a write-protected file for reading, and the first write would fail.
@@ -58,6 +64,21 @@ pub(super) fn writer(config: &SqliteConfig, schema: Schema) -> Fallible<(Connect
     })
 }
 
+/// Opens the connection of a writer that refuses every write. The file must have the newest schema.
+fn read_only_writer(config: &SqliteConfig, schema: Schema) -> Fallible<(Connection, Durability)> {
+    let connection = open(config)?;
+    schema::check_owner(&connection)?;
+    let found = schema.check_version(&connection)?;
+    if found != schema.formats().newest {
+        let message = "the file has no schema or an older one, which `mode=ro` does not change; open it once \
+                       without `mode=ro`";
+        let error = Error::new(ErrorKind::Unsupported, OPERATION, message).with_field("path");
+        return Err(error.with_context("format", found).into());
+    }
+    let durability = durability(&connection, &config.path)?;
+    Ok((connection, durability))
+}
+
 /// Opens a reader connection.
 pub(super) fn reader(config: &SqliteConfig) -> Fallible<Connection> {
     BUSY.set((config.busy_timeout, None));
@@ -71,7 +92,11 @@ pub(super) fn reader(config: &SqliteConfig) -> Fallible<Connection> {
 fn open(config: &SqliteConfig) -> Fallible<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(&config.path, flags)?;
+    let mut connection = if config.mode.is_read_only() {
+        read_only::open(&config.path)?
+    } else {
+        Connection::open_with_flags(&config.path, flags)?
+    };
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     // Without this option SQLite may re-prepare a statement on each use: its plan may depend on bound values,
@@ -148,12 +173,16 @@ pub(super) fn with_absolute_path(mut config: SqliteConfig) -> Result<SqliteConfi
     Ok(config)
 }
 
-fn check_path(path: &Path) -> Result<(), Error> {
+fn check_path(path: &Path, read_only: bool) -> Result<(), Error> {
     let invalid = |message| Err(Error::invalid(OPERATION, "path", message));
     if path.is_dir() {
         return invalid("is a folder; name the file in it");
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if read_only && !path.exists() {
+        let message = "the file does not exist, and `mode=ro` does not create it; check the path";
+        return Err(Error::new(ErrorKind::NotFound, OPERATION, message).with_field("path"));
+    }
     match folder {
         Some(folder) if !folder.is_dir() => invalid("the folder of the file does not exist; create it first"),
         _ => Ok(()),

@@ -142,6 +142,14 @@ impl InlineReads {
         opening.await.map_err(|_| gone("sqlite.open", larder_kernel::Outcome::NotApplied))?
     }
 
+    /// Closes the connections; later reads go to the reader threads.
+    pub(super) fn close(&self) {
+        for slot in &self.0.0 {
+            let closed = lock(slot).inline.take();
+            drop(closed);
+        }
+    }
+
     /// Returns the result of the job if it could run inline. After any failure a reader thread runs the job
     /// again and reports the error.
     pub(super) fn read<T>(&self, job: impl FnOnce(&Connection, &mut ReadBudget) -> Fallible<T>) -> Option<T> {

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_kernel::{Error, ErrorKind, Outcome, Result};
 use rusqlite::Connection;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::super::config::SqliteConfig;
 use super::super::failure::Fallible;
-use super::{ReadJob, connection, gone};
+use super::closing::Alive;
+use super::{ReadMessage, connection, gone};
 
 /// The readers that are still opening.
 pub(super) struct Opening(Vec<oneshot::Receiver<Result<()>>>);
@@ -28,8 +29,8 @@ impl Opening {
 /// Starts `count` readers that share one queue.
 pub(super) fn spawn(
     config: &Arc<SqliteConfig>,
-    queue: Receiver<ReadJob>,
-    alive: &Arc<watch::Sender<()>>,
+    queue: Receiver<ReadMessage>,
+    alive: &Alive,
     count: usize,
 ) -> Result<Opening> {
     let queue = Arc::new(Mutex::new(queue));
@@ -37,7 +38,7 @@ pub(super) fn spawn(
     for _ in 0..count {
         let (opened, receiver) = oneshot::channel();
         opening.push(receiver);
-        let (config, queue, alive) = (Arc::clone(config), Arc::clone(&queue), Arc::clone(alive));
+        let (config, queue, alive) = (Arc::clone(config), Arc::clone(&queue), alive.clone());
         std::thread::Builder::new()
             .name("larder-sqlite-read".to_owned())
             .spawn(move || {
@@ -58,7 +59,7 @@ pub(super) fn no_thread() -> Error {
     )
 }
 
-fn run(config: &SqliteConfig, queue: &Mutex<Receiver<ReadJob>>, opened: oneshot::Sender<Result<()>>) {
+fn run(config: &SqliteConfig, queue: &Mutex<Receiver<ReadMessage>>, opened: oneshot::Sender<Result<()>>) {
     let connection = match connection::reader(config) {
         Ok(connection) => connection,
         Err(failure) => {
@@ -70,7 +71,7 @@ fn run(config: &SqliteConfig, queue: &Mutex<Receiver<ReadJob>>, opened: oneshot:
     loop {
         // The lock is held during the wait: its holder is the next thread to get work.
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = next else { return };
+        let Ok(ReadMessage::Job(job)) = next else { return };
         // A job that panics drops its reply channel, which its caller notices; the thread continues.
         if catch_unwind(AssertUnwindSafe(|| job(&connection))).is_err() {
             end_snapshot(&connection);

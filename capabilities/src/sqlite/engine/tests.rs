@@ -1,3 +1,4 @@
+mod closing;
 mod inline_read;
 #[cfg(unix)]
 mod moved;

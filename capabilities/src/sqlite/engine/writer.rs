@@ -1,6 +1,7 @@
 //! The writer thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::super::config::SqliteConfig;
 use super::super::failure::Fallible;
 use super::super::schema::Schema;
+use super::closing::Alive;
 use super::expiry_task::{ExpiryJob, ExpiryTask};
 use super::file_identity::FileGuard;
 use super::group_commit::{self, GroupCommit};
@@ -31,7 +33,9 @@ pub(super) struct WriterChannels {
     pub(super) sender: Weak<Sender<WriteMessage>>,
     pub(super) commits: watch::Sender<u64>,
     pub(super) opened: oneshot::Sender<Result<Durability>>,
-    pub(super) alive: Arc<watch::Sender<()>>,
+    pub(super) alive: Alive,
+    /// Set when the engine closes.
+    pub(super) closing: Arc<AtomicBool>,
 }
 
 /// Starts the writer, which reports through `opened` when the database is ready.
@@ -42,7 +46,7 @@ pub(super) fn spawn(
     slots: Weak<ConnectionSlots>,
     expiry: ExpiryJob,
 ) -> Result<()> {
-    let WriterChannels { queue, sender, commits, opened, alive } = channels;
+    let WriterChannels { queue, sender, commits, opened, alive, closing } = channels;
     let run = move || {
         let ready = connection::writer(&config, schema).and_then(|(mut connection, durability)| {
             let wal = WalMonitor::of(&mut connection, slots)?;
@@ -56,9 +60,11 @@ pub(super) fn spawn(
                         schema,
                         queue,
                         commits,
+                        closing,
                         file_guard: FileGuard::of(&config.path),
                         commit_watch: CommitWatch::new(&config.path, sender),
                         busy_timeout: config.busy_timeout,
+                        read_only: config.mode.is_read_only(),
                         wal,
                         fair_lock: FairLock::new(),
                         backlog: Vec::new(),
@@ -92,9 +98,11 @@ struct Writer {
     schema: Schema,
     queue: Receiver<WriteMessage>,
     commits: watch::Sender<u64>,
+    closing: Arc<AtomicBool>,
     file_guard: FileGuard,
     commit_watch: CommitWatch,
     busy_timeout: Duration,
+    read_only: bool,
     wal: WalMonitor,
     fair_lock: FairLock,
     /// Jobs that arrived during a transaction.
@@ -104,7 +112,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Works until the last handle is dropped and the queue is empty.
+    /// Works until the engine is closed or its last handle is dropped, and the queue is empty.
     fn run(mut self) {
         let mut data_version = self.data_version();
         let mut batch = Vec::new();
@@ -120,7 +128,8 @@ impl Writer {
             let begun = Instant::now();
             self.transact(&mut batch);
             self.group_commit.start_wait(begun.elapsed());
-            if self.file_guard.is_kept() && self.expiry_task.run_if_due(&self.connection) {
+            let may_write = !self.read_only && self.file_guard.is_kept();
+            if may_write && self.expiry_task.run_if_due(&self.connection) {
                 self.announce();
             }
             self.fair_lock.note_released();
@@ -130,14 +139,20 @@ impl Writer {
         }
     }
 
-    /// Returns the next job; `None` when no handle is left. While a watch exists, looks for commits of other
-    /// processes.
+    /// Returns the next job; `None` when the engine closes or no handle is left. While a watch exists, looks
+    /// for commits of other processes.
     fn wait(&mut self, data_version: &mut Option<i64>) -> Option<WriteJob> {
         if !self.backlog.is_empty() {
             self.announce_foreign_if_watched(data_version);
             return Some(self.backlog.remove(0));
         }
         loop {
+            if self.closing.load(Ordering::SeqCst) {
+                match self.queue.try_recv().ok()? {
+                    WriteMessage::Job(job) => return Some(job),
+                    WriteMessage::Look => continue,
+                }
+            }
             let interval = self.commit_watch.interval(is_watched(&self.commits));
             let message = match interval {
                 None => self.queue.recv().ok()?,
@@ -179,6 +194,11 @@ impl Writer {
     /// Begins a transaction on a file of this program's format. Waits for the lock as long as the first of
     /// the jobs still may.
     fn begin(&self, batch: &[WriteJob]) -> Result<(), Error> {
+        if self.read_only {
+            let message = "the database is open for reading only; open it without `mode=ro` to write";
+            let error = Error::new(ErrorKind::PermissionDenied, OPERATION, message);
+            return Err(error.with_outcome(Outcome::NotApplied));
+        }
         self.file_guard.check_before(OPERATION)?;
         let waited = batch.first().map_or(Duration::ZERO, |job| self.waited(job));
         let left = self.busy_timeout.saturating_sub(waited);

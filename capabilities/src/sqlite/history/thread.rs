@@ -166,6 +166,11 @@ impl ThreadRow {
         self.expires_ms = self.ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms));
     }
 
+    /// Returns the row as it reads after its expiry.
+    pub(super) fn without_messages(self) -> Self {
+        Self { messages: 0, bytes: 0, ..self }
+    }
+
     /// Restarts a time to live that refreshes on use.
     pub(super) fn touch(&mut self, now_ms: i64) {
         self.expires_ms = self.refreshed(now_ms).or(self.expires_ms);

@@ -18,7 +18,7 @@ pub(super) fn to_bytes(embedding: &Embedding) -> Vec<u8> {
 }
 
 /// Returns the embedding in such a column; `None` if the bytes are malformed.
-pub(super) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
+pub(in crate::sqlite) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
     let (values, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
 }
 
 /// Returns the Euclidean length.
-pub(super) fn norm(embedding: &Embedding) -> f64 {
+pub(in crate::sqlite) fn norm(embedding: &Embedding) -> f64 {
     embedding.as_slice().iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
 }
 

@@ -50,6 +50,12 @@ pub(crate) async fn run(place: Arc<Place>) {
     let elsewhere = server.url.replace("/mcp", "/");
     assert_eq!(status(post(&elsewhere, INITIALIZE)).await, StatusCode::NOT_FOUND);
 
+    // A further session is refused until another one ends.
+    let server = place.http(&["--sessions-max", "2"], None);
+    for expected in [StatusCode::OK, StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE] {
+        assert_eq!(status(post(&server.url, INITIALIZE)).await, expected);
+    }
+
     let server = place.http(&[], Some("s3cret"));
     for token in [None, Some("another"), Some("")] {
         let request = post(&server.url, INITIALIZE);

@@ -7,7 +7,7 @@ async fn open_at(root: &Path, format: i64) -> Result<FsBlobStore> {
 }
 
 /// Returns the paths and contents of all files below the root.
-fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -43,10 +43,14 @@ async fn a_folder_of_another_format_is_refused_by_number_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn programs_that_open_a_new_folder_together_agree_on_its_format() {
+async fn programs_that_write_to_a_new_folder_together_agree_on_its_format() {
     for _ in 0..20 {
         let root = TempDir::new().unwrap();
-        let opening = (0..8).map(|number| open_at(root.path(), FORMAT + number % 2));
+        let write = async |number: i64| {
+            let store = open_at(root.path(), FORMAT + number % 2).await?;
+            store.put_bytes(&key(&number.to_string()), "text".into()).await
+        };
+        let opening = (0..8).map(write);
         let opened = futures_util::future::join_all(opening).await;
         let number = std::fs::read_to_string(root.path().join(".larder/format")).unwrap();
         for (program, opened) in opened.into_iter().enumerate() {

@@ -19,7 +19,15 @@ const PUTS: usize = 600;
 
 /// Locks a file without the queues of this process.
 pub(super) fn lock_as_another_process(store: &FsBlobStore, lock: Lock) -> Vec<File> {
-    store.engine.locks().lock_files(&[lock]).unwrap().ok().expect("the lock is free")
+    store
+        .folder
+        .for_writing("test")
+        .unwrap()
+        .locks()
+        .lock_files(&[lock])
+        .unwrap()
+        .ok()
+        .expect("the lock is free")
 }
 
 /// A frozen process that holds a lock. It does not outlive the test.
@@ -163,6 +171,6 @@ async fn a_lock_file_that_was_replaced_is_locked_again() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
     let _held = lock_as_another_process(&store, lock);
-    assert!(store.engine.locks().lock_files(&[lock]).unwrap().is_err());
+    assert!(store.folder.for_writing("test").unwrap().locks().lock_files(&[lock]).unwrap().is_err());
     assert_timeout(store.put_bytes(&key("a"), "late".into()).await, Instant::now() - BUSY_TIMEOUT);
 }
