@@ -14,13 +14,14 @@ use larder_kernel::{
     AgentId, AppendOptions, Appended, BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey,
     BlobPutOptions, BlobRead, BlobStore, Board, BoardId, BucketInfo, BucketName, Capabilities, Capability,
     ChatMessage, Claim, CollectionInfo, CollectionName, Contract, ConversationId, CypherCapable, CypherRow,
-    DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery, Error, FencingToken, Filter, Forked,
-    GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
-    KeyValuePutOptions, KeyValueStore, Lease, MessageFilter, Metadata, Namespace, NeighborQuery, NewBoard,
-    NewTask, OptionSet, Page, PageRequest, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
-    RelationshipId, RelationshipQuery, Replaced, Replacement, Result, RetryOutcome, Revision, RunId,
-    SearchHit, SearchRequest, Seq, Store, StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery,
-    TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
+    DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery, EntityWrite, Error, FencingToken,
+    Filter, Forked, GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueEntry,
+    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Lease, MessageFilter, Metadata, Namespace,
+    NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PresignRequest, PresignedUrl, PutMode,
+    PutReport, Relationship, RelationshipId, RelationshipQuery, Replaced, Replacement, Result, RetryOutcome,
+    Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage, SubGraph, Task,
+    TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport,
+    VectorStore, WorkerId, WrittenEntity,
 };
 
 use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
@@ -125,8 +126,10 @@ hooked! {
 hooked! {
     GraphStore;
     upsert_entities(entities: Vec<Entity>) -> UpsertReport;
+    write_entities(writes: Vec<EntityWrite>) -> Vec<WrittenEntity>;
     upsert_relationships(relationships: Vec<Relationship>) -> UpsertReport;
     get_entities(ids: &[EntityId]) -> Vec<Option<Entity>>;
+    get_stored_entities(ids: &[EntityId]) -> Vec<Option<StoredEntity>>;
     get_relationships(ids: &[RelationshipId]) -> Vec<Option<Relationship>>;
     neighbors(entity: &EntityId, query: &NeighborQuery) -> SubGraph;
     delete_entity(entity: &EntityId) -> DeletedEntity;

@@ -15,12 +15,13 @@ use crate::{
     AgentId, AppendOptions, Appended, BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey,
     BlobPutOptions, BlobRead, BlobStore, Board, BoardId, BucketInfo, BucketName, ChatMessage, Claim,
     CollectionInfo, CollectionName, ConversationId, CypherCapable, DeletedEntity, Document, DocumentId,
-    Entity, EntityId, EntityQuery, FencingToken, Filter, Forked, GraphCounts, GraphStore, HistoryEvents,
-    HistoryProvider, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore,
-    Lease, MessageFilter, NeighborQuery, NewBoard, NewTask, Page, PageRequest, PresignRequest, PresignedUrl,
-    PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, Replaced, Replacement, RetryOutcome,
-    Revision, RunId, SearchHit, SearchRequest, Seq, StoredMessage, SubGraph, Task, TaskId, TaskPosition,
-    TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
+    Entity, EntityId, EntityQuery, EntityWrite, FencingToken, Filter, Forked, GraphCounts, GraphStore,
+    HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions,
+    KeyValueStore, Lease, MessageFilter, NeighborQuery, NewBoard, NewTask, Page, PageRequest, PresignRequest,
+    PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, Replaced, Replacement,
+    RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, StoredEntity, StoredMessage, SubGraph,
+    Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport,
+    VectorStore, WorkerId, WrittenEntity,
 };
 
 #[async_trait]
@@ -168,12 +169,22 @@ impl GraphStore for Guarded<dyn GraphStore> {
         self.inner.upsert_entities(entities).await
     }
 
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        let set = writes.iter().map(EntityWrite::options).fold(OptionSet::NONE, OptionSet::union);
+        self.check("graph.write_entities", set)?;
+        self.inner.write_entities(writes).await
+    }
+
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         self.inner.upsert_relationships(relationships).await
     }
 
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
         self.inner.get_entities(ids).await
+    }
+
+    async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+        self.inner.get_stored_entities(ids).await
     }
 
     async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
