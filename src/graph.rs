@@ -1,8 +1,8 @@
 //! Entities and relationships.
 
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityType, Error, NeighborQuery, Relationship, RelationshipId,
-    RelationshipType, Result, SubGraph,
+    DeletedEntity, Entity, EntityCondition, EntityId, EntityType, EntityWrite, Error, ErrorKind, Metadata,
+    NeighborQuery, Relationship, RelationshipId, RelationshipType, Result, Revision, StoredEntity, SubGraph,
 };
 
 use crate::handle::{handle, id};
@@ -21,6 +21,15 @@ handle!(
     /// graph.put("basel", "city").await?;
     /// graph.relate("trip-1", "ada", "travels_to", "basel").await?;
     /// assert_eq!(graph.direct_neighbors("ada").await?.entities.len(), 2);
+    ///
+    /// // A merge keeps the properties that it does not name.
+    /// graph.merge("ada", "person", Metadata::new().with("likes", "tea")).await?;
+    /// graph.merge("ada", "person", Metadata::new().with("age", 36)).await?;
+    /// // A write at the revision that was read loses no change of another program.
+    /// let Some(mut ada) = graph.get_stored("ada").await? else { unreachable!("it was written") };
+    /// assert_eq!(ada.entity.properties.len(), 2);
+    /// ada.entity.properties.insert("age", 37);
+    /// graph.put_at(ada.entity, ada.revision).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -42,6 +51,50 @@ impl Graph {
     ) -> Result<()> {
         let entity = Entity::new(id(entity)?, id(entity_type)?);
         self.upsert_entities(vec![entity]).await.map(drop)
+    }
+
+    /// Writes an entity without properties if it does not exist, and returns its revision.
+    ///
+    /// # Errors
+    /// As [`write_entities`](larder_kernel::GraphStore::write_entities); `Conflict` if the entity exists.
+    pub async fn create(
+        &self,
+        entity: impl TryInto<EntityId, Error: Into<Error>> + Send,
+        entity_type: impl TryInto<EntityType, Error: Into<Error>> + Send,
+    ) -> Result<Revision> {
+        self.write(EntityWrite::create(Entity::new(id(entity)?, id(entity_type)?))).await
+    }
+
+    /// Sets the type and the given properties of an entity, and returns its revision. An existing entity
+    /// keeps its other properties; an entity that does not exist is created.
+    ///
+    /// # Errors
+    /// As [`write_entities`](larder_kernel::GraphStore::write_entities).
+    pub async fn merge(
+        &self,
+        entity: impl TryInto<EntityId, Error: Into<Error>> + Send,
+        entity_type: impl TryInto<EntityType, Error: Into<Error>> + Send,
+        properties: Metadata,
+    ) -> Result<Revision> {
+        let entity = Entity::new(id(entity)?, id(entity_type)?).with_properties(properties);
+        self.write(EntityWrite::merge(entity)).await
+    }
+
+    /// Replaces an entity if it is at the revision that you read, and returns its new revision.
+    ///
+    /// # Errors
+    /// As [`write_entities`](larder_kernel::GraphStore::write_entities); `Conflict` if the entity does not
+    /// exist or is at another revision.
+    pub async fn put_at(&self, entity: Entity, revision: Revision) -> Result<Revision> {
+        let at = EntityCondition::AtRevision(revision);
+        self.write(EntityWrite::replace(entity).with_condition(at)).await
+    }
+
+    async fn write(&self, write: EntityWrite) -> Result<Revision> {
+        let written = self.write_entities(vec![write]).await?;
+        let none =
+            || Error::new(ErrorKind::Corrupt, "graph.write_entities", "the store returned no revision");
+        written.first().map(|written| written.revision).ok_or_else(none)
     }
 
     /// Writes a relationship without properties between two existing entities, and replaces a relationship
@@ -72,6 +125,18 @@ impl Graph {
     ) -> Result<Option<Entity>> {
         let entity = id(entity)?;
         Ok(self.get_entities(&[entity]).await?.pop().flatten())
+    }
+
+    /// Returns an entity with its revision; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`get_stored_entities`](larder_kernel::GraphStore::get_stored_entities).
+    pub async fn get_stored(
+        &self,
+        entity: impl TryInto<EntityId, Error: Into<Error>> + Send,
+    ) -> Result<Option<StoredEntity>> {
+        let entity = id(entity)?;
+        Ok(self.get_stored_entities(&[entity]).await?.pop().flatten())
     }
 
     /// Returns the entities within `depth` hops in both directions, the start included, and the relationships

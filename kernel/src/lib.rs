@@ -52,8 +52,9 @@ pub use storage::blob::{
     PresignedUrl, UserMetadata,
 };
 pub use storage::graph::{
-    CypherCapable, CypherRow, DeletedEntity, Direction, Entity, EntityQuery, GraphCounts, GraphStore,
-    NeighborQuery, Reached, Relationship, RelationshipQuery, SubGraph, UpsertReport,
+    CypherCapable, CypherRow, DeletedEntity, Direction, Entity, EntityCondition, EntityMode, EntityQuery,
+    EntityWrite, GraphCounts, GraphStore, NeighborQuery, Reached, Relationship, RelationshipQuery,
+    StoredEntity, SubGraph, UpsertReport, WrittenEntity,
 };
 pub use storage::history::{
     AppendOptions, Appended, AuthorSet, AuthorTerms, Forked, HistoryEvent, HistoryEventKind, HistoryEvents,

@@ -7,8 +7,8 @@ use larder_kernel::{
     Appended, BlobEntry, BlobInfo, BlobRead, Board, BucketInfo, ChatMessage, Claim, CollectionInfo,
     DeletedEntity, Document, Entity, Forked, GraphCounts, HistoryEvent, HistoryEventKind, KeyRevision,
     KeyValueEntry, KeyValueEvent, KeyValueEventKind, Lease, Metadata, Page, PresignedUrl, PutReport, Reached,
-    Relationship, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredMessage, SubGraph, Task,
-    ThreadInfo, UpsertReport,
+    Relationship, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage,
+    SubGraph, Task, ThreadInfo, UpsertReport, WrittenEntity,
 };
 
 /// The result of a store call, with its size.
@@ -48,6 +48,7 @@ weightless!(
     DeletedEntity,
     GraphCounts,
     UpsertReport,
+    WrittenEntity,
     Lease,
     PutReport,
     Board,
@@ -85,6 +86,7 @@ weighs! {
     Document: |document| document.content.len() + document.metadata.size_bytes();
     SearchHit: |hit| hit.content.len() + hit.metadata.size_bytes();
     Entity: |entity| entity.properties.size_bytes();
+    StoredEntity: |stored| stored.entity.properties.size_bytes();
     Relationship: |relationship| relationship.properties.size_bytes();
     Reached: |reached| reached.entity.properties.size_bytes();
     Metadata: Metadata::size_bytes;

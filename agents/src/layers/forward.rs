@@ -13,14 +13,14 @@ use larder_kernel::{
     AgentId, AppendOptions, Appended, BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey,
     BlobPutOptions, BlobRead, BlobStore, Board, BoardId, BucketInfo, BucketName, Capabilities, Capability,
     ChatMessage, Claim, CollectionInfo, CollectionName, ConversationId, CypherCapable, CypherRow,
-    DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery, Error, FencingToken, Filter, Forked,
-    GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueCondition,
-    KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Lease, MessageFilter, Metadata,
-    Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PresignRequest, PresignedUrl,
-    PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, Replaced, Replacement, Result,
-    RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredMessage, SubGraph, Task,
-    TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport,
-    VectorStore, WorkerId,
+    DeletedEntity, Document, DocumentId, Entity, EntityCondition, EntityId, EntityQuery, EntityWrite, Error,
+    FencingToken, Filter, Forked, GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision,
+    KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Lease,
+    MessageFilter, Metadata, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest,
+    PresignRequest, PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery,
+    Replaced, Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store,
+    StoredEntity, StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread,
+    ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId, WrittenEntity,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -78,6 +78,10 @@ macro_rules! forward {
 
 fn sum<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> u64 {
     size(items.iter().map(bytes).sum())
+}
+
+fn is_at_revision(write: &EntityWrite) -> bool {
+    matches!(write.condition, EntityCondition::AtRevision(_))
 }
 
 fn task_bytes(task: &NewTask) -> usize {
@@ -138,10 +142,16 @@ forward! {
     GraphStore;
     around upsert_entities(entities: Vec<Entity>) -> UpsertReport = Call::write("graph.upsert_entities"),
         sum(&entities, |entity| entity.properties.size_bytes());
+    around write_entities(writes: Vec<EntityWrite>) -> Vec<WrittenEntity> =
+        // One condition that a second call fails protects the whole batch.
+        Call::write("graph.write_entities").effect(Effect::Guarded, writes.iter().any(is_at_revision)),
+        sum(&writes, |write| write.entity.properties.size_bytes());
     around upsert_relationships(relationships: Vec<Relationship>) -> UpsertReport =
         Call::write("graph.upsert_relationships"),
         sum(&relationships, |relationship| relationship.properties.size_bytes());
     around get_entities(ids: &[EntityId]) -> Vec<Option<Entity>> = Call::read("graph.get_entities");
+    around get_stored_entities(ids: &[EntityId]) -> Vec<Option<StoredEntity>> =
+        Call::read("graph.get_stored_entities");
     around get_relationships(ids: &[RelationshipId]) -> Vec<Option<Relationship>> =
         Call::read("graph.get_relationships");
     around neighbors(entity: &EntityId, query: &NeighborQuery) -> SubGraph = Call::read("graph.neighbors");

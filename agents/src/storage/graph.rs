@@ -13,13 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use async_trait::async_trait;
 use larder_kernel::check::size;
 use larder_kernel::storage::graph::{
-    check_entities, check_entity_query, check_neighbors, check_relationship_query, check_relationships,
+    check_entities, check_entity_query, check_entity_writes, check_neighbors, check_relationship_query,
+    check_relationships,
 };
 use larder_kernel::storage::vector::check_ids;
 use larder_kernel::{
-    Capabilities, DeletedEntity, Durability, Entity, EntityId, EntityQuery, Error, ErrorKind, GraphCounts,
-    GraphStore, Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId,
-    RelationshipQuery, RequestOption, Result, Store, SubGraph, UpsertReport,
+    Capabilities, DeletedEntity, Durability, Entity, EntityId, EntityQuery, EntityWrite, Error, ErrorKind,
+    GraphCounts, GraphStore, Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship,
+    RelationshipId, RelationshipQuery, RequestOption, Result, Store, StoredEntity, SubGraph, UpsertReport,
+    WrittenEntity,
 };
 
 pub use self::ids::ReachedIds;
@@ -168,6 +170,14 @@ impl InMemoryGraphStore {
         self.traverse("graph.reach", traversal::reach, entity, query).await
     }
 
+    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        let visits = writes.len();
+        let write = move |graph: &mut Graph, backend: &MemoryBackend| {
+            graph.write_entities(operation, backend, writes)
+        };
+        self.change(operation, visits, write).await
+    }
+
     /// Traverses on the caller's thread if the traversal is short, otherwise on one that may block.
     async fn traverse<T: Send + 'static>(
         &self,
@@ -222,6 +232,8 @@ impl Store for InMemoryGraphStore {
 
     fn options(&self) -> OptionSet {
         OptionSet::of(&[
+            RequestOption::EntityCondition,
+            RequestOption::EntityMode,
             RequestOption::NeighborsDirection,
             RequestOption::NeighborsTypes,
             RequestOption::EntitiesType,
@@ -236,7 +248,7 @@ impl Store for InMemoryGraphStore {
     async fn erase(&self) -> Result<()> {
         let erase = |graph: &mut Graph, backend: &MemoryBackend| {
             backend.release(graph.bytes());
-            *graph = Graph::default();
+            *graph = graph.erased();
             Ok(())
         };
         let visits =
@@ -249,9 +261,13 @@ impl Store for InMemoryGraphStore {
 impl GraphStore for InMemoryGraphStore {
     async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
         check_entities(&entities)?;
-        let visits = entities.len();
-        let upsert = |graph: &mut Graph, backend: &MemoryBackend| graph.upsert_entities(backend, entities);
-        self.change("graph.upsert_entities", visits, upsert).await
+        let writes = entities.into_iter().map(EntityWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write("graph.upsert_entities", writes).await?))
+    }
+
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        check_entity_writes(&writes)?;
+        self.write("graph.write_entities", writes).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
@@ -268,6 +284,18 @@ impl GraphStore for InMemoryGraphStore {
         let wanted = ids.to_vec();
         let get = move |graph: &Graph| {
             wanted.iter().map(|id| graph.entity(id).map(|entity| entity.as_ref().clone())).collect()
+        };
+        self.look(OPERATION, ids.len(), get).await
+    }
+
+    async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+        const OPERATION: &str = "graph.get_stored_entities";
+        check_ids(OPERATION, ids)?;
+        let wanted = ids.to_vec();
+        let get = move |graph: &Graph| {
+            let stored =
+                |(revision, entity): (_, &Arc<Entity>)| StoredEntity::new(entity.as_ref().clone(), revision);
+            wanted.iter().map(|id| graph.stored_entity(id).map(stored)).collect()
         };
         self.look(OPERATION, ids.len(), get).await
     }

@@ -9,13 +9,13 @@ mod write;
 use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
-    check_cypher, check_entities, check_entity_query, check_neighbors, check_relationship_query,
-    check_relationships,
+    check_cypher, check_entities, check_entity_query, check_entity_writes, check_neighbors,
+    check_relationship_query, check_relationships,
 };
 use larder_kernel::{
-    CypherCapable, CypherRow, DeletedEntity, Entity, EntityId, EntityQuery, Error, ErrorKind, GraphCounts,
-    GraphStore, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest, Relationship, RelationshipId,
-    RelationshipQuery, Result, SubGraph, UpsertReport, check,
+    CypherCapable, CypherRow, DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, Error, ErrorKind,
+    GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest, Relationship,
+    RelationshipId, RelationshipQuery, Result, StoredEntity, SubGraph, UpsertReport, WrittenEntity, check,
 };
 
 use super::schema::{self, GraphName, is_absent, or_empty};
@@ -46,6 +46,27 @@ impl AgeGraphStore {
             })
             .await
     }
+
+    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<WrittenEntity>> {
+        for _ in 0..MAKINGS_MAX {
+            let written = self
+                .engine
+                .transaction(operation, &(&self.graph, writes), |connection, &(graph, writes)| {
+                    Box::pin(async move {
+                        match write::write_entities(connection, graph, writes).await {
+                            Err(failure) if is_absent(&failure) => Ok(None),
+                            written => written.map(Some),
+                        }
+                    })
+                })
+                .await?;
+            if let Some(written) = written {
+                return Ok(written);
+            }
+            self.make_graph(operation).await?;
+        }
+        Err(erased_again_and_again(operation))
+    }
 }
 
 fn erased_again_and_again(operation: &'static str) -> Error {
@@ -62,7 +83,7 @@ store! {
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
     options: [
-        NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
+        EntityCondition, EntityMode, NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
         RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
     ],
     erase: store.engine
@@ -75,26 +96,14 @@ store! {
 #[async_trait]
 impl GraphStore for AgeGraphStore {
     async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
-        const OPERATION: &str = "graph.upsert_entities";
         check_entities(&entities)?;
-        for _ in 0..MAKINGS_MAX {
-            let report = self
-                .engine
-                .transaction(OPERATION, &(&self.graph, &entities), |connection, &(graph, entities)| {
-                    Box::pin(async move {
-                        match write::upsert_entities(connection, graph, entities).await {
-                            Err(failure) if is_absent(&failure) => Ok(None),
-                            report => report.map(Some),
-                        }
-                    })
-                })
-                .await?;
-            if let Some(report) = report {
-                return Ok(report);
-            }
-            self.make_graph(OPERATION).await?;
-        }
-        Err(erased_again_and_again(OPERATION))
+        let writes: Vec<_> = entities.into_iter().map(EntityWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write("graph.upsert_entities", &writes).await?))
+    }
+
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        check_entity_writes(&writes)?;
+        self.write("graph.write_entities", &writes).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
@@ -118,6 +127,19 @@ impl GraphStore for AgeGraphStore {
             .engine
             .read(OPERATION, &(&self.graph, &names), |connection, &(graph, names)| {
                 Box::pin(async move { or_empty(rows::entities(connection, graph, names).await) })
+            })
+            .await?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+        const OPERATION: &str = "graph.get_stored_entities";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let names: Vec<&str> = ids.iter().map(EntityId::as_str).collect();
+        let found = self
+            .engine
+            .read(OPERATION, &(&self.graph, &names), |connection, &(graph, names)| {
+                Box::pin(async move { or_empty(rows::stored_entities(connection, graph, names).await) })
             })
             .await?;
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())

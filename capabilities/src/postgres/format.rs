@@ -5,7 +5,7 @@ use larder_kernel::Error;
 use crate::format::Formats;
 
 /// The oldest format that this program opens.
-pub(super) const BASELINE: i64 = 11;
+pub(super) const BASELINE: i64 = 12;
 
 /// The error code that `larder.at_format` raises if the format is another. Its detail is the format of the
 /// database and the format of the program.

@@ -10,11 +10,13 @@ mod write;
 use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
-    check_entities, check_entity_query, check_neighbors, check_relationship_query, check_relationships,
+    check_entities, check_entity_query, check_entity_writes, check_neighbors, check_relationship_query,
+    check_relationships,
 };
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, Namespace, NeighborQuery, Page,
-    PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport, check,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, Namespace,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, StoredEntity,
+    SubGraph, UpsertReport, WrittenEntity, check,
 };
 
 use super::Postgres;
@@ -35,12 +37,22 @@ pub struct PostgresGraphStore {
     namespace: Namespace,
 }
 
+impl PostgresGraphStore {
+    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<WrittenEntity>> {
+        self.engine
+            .transaction(operation, &(&self.namespace, writes), |connection, &(namespace, writes)| {
+                Box::pin(write::write_entities(connection, namespace, writes))
+            })
+            .await
+    }
+}
+
 store! {
     PostgresGraphStore as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
     options: [
-        NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
+        EntityCondition, EntityMode, NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
         RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
     ],
     erase: store.engine
@@ -54,15 +66,13 @@ store! {
 impl GraphStore for PostgresGraphStore {
     async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
         check_entities(&entities)?;
-        self.engine
-            .transaction(
-                "graph.upsert_entities",
-                &(&self.namespace, &entities),
-                |connection, &(namespace, entities)| {
-                    Box::pin(write::upsert_entities(connection, namespace, entities))
-                },
-            )
-            .await
+        let writes: Vec<_> = entities.into_iter().map(EntityWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write("graph.upsert_entities", &writes).await?))
+    }
+
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        check_entity_writes(&writes)?;
+        self.write("graph.write_entities", &writes).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
@@ -86,6 +96,19 @@ impl GraphStore for PostgresGraphStore {
             .engine
             .read(OPERATION, &(&self.namespace, &names), |connection, &(namespace, names)| {
                 Box::pin(rows::entities(connection, namespace, names))
+            })
+            .await?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+        const OPERATION: &str = "graph.get_stored_entities";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let names: Vec<&str> = ids.iter().map(EntityId::as_str).collect();
+        let found = self
+            .engine
+            .read(OPERATION, &(&self.namespace, &names), |connection, &(namespace, names)| {
+                Box::pin(rows::stored_entities(connection, namespace, names))
             })
             .await?;
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())

@@ -11,10 +11,10 @@ use crate::format::Formats;
 
 /// The statements that create the version `BASELINE` in an empty database.
 const BASELINE_TABLES: [&str; 4] = [
-    include_str!("../../migrations/postgres/0011_baseline_1_threads.sql"),
-    include_str!("../../migrations/postgres/0011_baseline_2_messages.sql"),
-    include_str!("../../migrations/postgres/0011_baseline_3_key_value.sql"),
-    include_str!("../../migrations/postgres/0011_baseline_4_vectors_graph_tasks.sql"),
+    include_str!("../../migrations/postgres/0012_baseline_1_threads.sql"),
+    include_str!("../../migrations/postgres/0012_baseline_2_messages.sql"),
+    include_str!("../../migrations/postgres/0012_baseline_3_key_value.sql"),
+    include_str!("../../migrations/postgres/0012_baseline_4_vectors_graph_tasks.sql"),
 ];
 
 const OPERATION: &str = "postgres.open";

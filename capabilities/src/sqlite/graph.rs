@@ -8,11 +8,13 @@ mod write;
 use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
-    check_entities, check_entity_query, check_neighbors, check_relationship_query, check_relationships,
+    check_entities, check_entity_query, check_entity_writes, check_neighbors, check_relationship_query,
+    check_relationships,
 };
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, Namespace, NeighborQuery, Page,
-    PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport, check,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, Namespace,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, StoredEntity,
+    SubGraph, UpsertReport, WrittenEntity, check,
 };
 use rusqlite::Connection;
 
@@ -35,12 +37,20 @@ pub struct SqliteGraphStore {
     namespace: Namespace,
 }
 
+impl SqliteGraphStore {
+    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        let namespace = self.namespace.clone();
+        let write = move |connection: &Connection| write::write_entities(connection, &namespace, &writes);
+        self.engine.write(operation, write).await
+    }
+}
+
 store! {
     SqliteGraphStore as store,
     shows: { engine: &store.engine },
     capabilities: capabilities(&store.engine),
     options: [
-        NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
+        EntityCondition, EntityMode, NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
         RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
     ],
     erase: {
@@ -53,12 +63,13 @@ store! {
 impl GraphStore for SqliteGraphStore {
     async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
         check_entities(&entities)?;
-        let namespace = self.namespace.clone();
-        self.engine
-            .write("graph.upsert_entities", move |connection| {
-                write::upsert_entities(connection, &namespace, &entities)
-            })
-            .await
+        let writes = entities.into_iter().map(EntityWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write("graph.upsert_entities", writes).await?))
+    }
+
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        check_entity_writes(&writes)?;
+        self.write("graph.write_entities", writes).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
@@ -76,6 +87,16 @@ impl GraphStore for SqliteGraphStore {
         check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
         let (namespace, ids) = (self.namespace.clone(), ids.to_vec());
         self.engine.read(OPERATION, move |connection| rows::get_entities(connection, &namespace, &ids)).await
+    }
+
+    async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+        const OPERATION: &str = "graph.get_stored_entities";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let (namespace, ids) = (self.namespace.clone(), ids.to_vec());
+        let read = move |connection: &Connection| {
+            ids.iter().map(|id| rows::stored_entity(connection, &namespace, id)).collect()
+        };
+        self.engine.read(OPERATION, read).await
     }
 
     async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {

@@ -10,8 +10,8 @@ use crate::format::Formats;
 const APPLICATION_ID: i64 = 0x4c72_6472;
 
 /// The oldest version that this program opens. The baseline statements create it in an empty file.
-const BASELINE: i64 = 5;
-const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0005_baseline.sql");
+const BASELINE: i64 = 6;
+const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0006_baseline.sql");
 
 const OPERATION: &str = "sqlite.open";
 

@@ -31,12 +31,17 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("parsing::over_standard_input", None, parsing::stdio),
         trial("parsing::over_http", None, parsing::http),
         trial("parsing::arguments_as_clients_send_them", None, parsing::arguments),
+        Trial::test("memory::four_sessions_keep_every_observation", || {
+            run(Arc::new(Place::at("memory:".to_owned())), graph::four_sessions)
+        }),
         trial("http::listening_beyond_this_machine_needs_a_token", None, |_| http::beyond_loopback()),
     ];
     for (name, variable) in [("sqlite", None), ("postgres", Some(POSTGRES))] {
         trials.extend([
             trial(&format!("{name}::conversations"), variable, conversations::run),
             trial(&format!("{name}::graph"), variable, graph::run),
+            trial(&format!("{name}::creating_a_known_entity_keeps_what_it_holds"), variable, graph::kept),
+            trial(&format!("{name}::four_servers_keep_every_observation"), variable, graph::four_servers),
             trial(&format!("{name}::notes"), variable, notes::run),
             trial(&format!("{name}::tasks"), variable, tasks::run),
             trial(&format!("{name}::resources"), variable, resources::run),
@@ -56,9 +61,7 @@ fn trial<F: Future<Output = ()>>(
 ) -> Trial {
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let ignored = variable.is_some_and(|variable| std::env::var(variable).is_err()) && !required;
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.map_err(Failed::from)?;
+    let start = move || {
         let place = match variable {
             None => Place::sqlite(),
             Some(variable) => match std::env::var(variable) {
@@ -66,10 +69,15 @@ fn trial<F: Future<Output = ()>>(
                 Err(_) => return Err(format!("{variable} is not set").into()),
             },
         };
-        let place = Arc::new(place);
-        runtime.block_on(test(Arc::clone(&place)));
-        runtime.block_on(place.erase());
-        Ok(())
+        run(Arc::new(place), test)
     };
-    Trial::test(name, run).with_ignored_flag(ignored)
+    Trial::test(name, start).with_ignored_flag(ignored)
+}
+
+fn run<F: Future<Output = ()>>(place: Arc<Place>, test: impl FnOnce(Arc<Place>) -> F) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(Failed::from)?;
+    runtime.block_on(test(Arc::clone(&place)));
+    runtime.block_on(place.erase());
+    Ok(())
 }

@@ -1,8 +1,9 @@
 //! The methods of [`GraphStore`] and [`CypherCapable`](larder_kernel::CypherCapable).
 
 use larder_kernel::{
-    Capability, Direction, Entity, EntityId, EntityQuery, EntityType, Error, Filter, GraphStore, Metadata,
-    NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result,
+    Capability, Direction, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, Filter, GraphStore,
+    Metadata, NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType,
+    Result,
 };
 
 use super::{World, calls};
@@ -59,6 +60,18 @@ calls! { Graph, graph;
     "upsert_entities" => |store| {
         store.upsert_entities(vec![entity("a", "place", "new")?, entity("their", "place", "new")?]).await
     }
+    "write_entities" => |store| {
+        store.write_entities(vec![EntityWrite::replace(entity("a", "place", "new")?)]).await
+    }
+    "write_entities/that_merge" => |store| {
+        let given = Entity::new(a()?, EntityType::new("place")?);
+        let given = given.with_properties(Metadata::new().with("n", 1));
+        store.write_entities(vec![EntityWrite::merge(given)]).await
+    }
+    "write_entities/that_are_new" => |store| {
+        store.write_entities(vec![EntityWrite::create(entity("their", "place", "new")?)]).await
+    }
+    "get_stored_entities" => |store| { store.get_stored_entities(&[a()?, EntityId::new("their")?]).await }
     "upsert_relationships" => |store| {
         let batch = vec![
             relationship("r1", "likes", ["c", "b"], "new")?,

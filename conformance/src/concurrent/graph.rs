@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use larder_kernel::{
-    Capabilities, Contract, Entity, EntityId, EntityType, GraphStore, Relationship, RelationshipId,
-    RelationshipType, Result,
+    Capabilities, Contract, Entity, EntityId, EntityType, EntityWrite, GraphStore, Relationship,
+    RelationshipId, RelationshipType, Result,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,7 @@ pub(crate) struct Graph;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Op {
     UpsertEntity { id: u8, value: u32 },
+    CreateEntity { id: u8, value: u32 },
     UpsertRelationship { id: u8, edge: Edge },
     GetEntity { id: u8 },
     GetRelationship { id: u8 },
@@ -43,6 +44,7 @@ pub(crate) struct Edge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Upserted { created: u64, replaced: u64 },
+    Created,
     Entity(Option<u32>),
     Relationship(Option<Edge>),
     EntityDeleted { existed: bool, relationships: u64 },
@@ -101,6 +103,15 @@ impl Spec for Graph {
 
     fn step(state: &State, op: &Op, reply: &Reply<Answer>) -> Option<State> {
         match (*op, reply) {
+            (Op::CreateEntity { id, value }, Reply::Answered(Answer::Created)) => {
+                (!state.entities.contains_key(&id)).then(|| state.with_entity(id, value))
+            }
+            (Op::CreateEntity { id, .. }, Reply::Refused(Refusal::Conflict)) => {
+                state.entities.contains_key(&id).then(|| state.clone())
+            }
+            (Op::CreateEntity { id, value }, Reply::Unknown) => {
+                (!state.entities.contains_key(&id)).then(|| state.with_entity(id, value))
+            }
             (Op::UpsertEntity { id, value }, Reply::Answered(Answer::Upserted { created, replaced })) => {
                 let right = counts(*created, *replaced, state.entities.contains_key(&id));
                 right.then(|| state.with_entity(id, value))
@@ -192,7 +203,8 @@ impl Subject for Graph {
         let (entity, relationship) = (rng.below(ENTITIES), rng.below(RELATIONSHIPS));
         let value = turn.value();
         match rng.below(100) {
-            0..25 => Op::UpsertEntity { id: entity, value },
+            0..18 => Op::UpsertEntity { id: entity, value },
+            18..25 => Op::CreateEntity { id: entity, value },
             25..50 => {
                 let edge = Edge { source: entity, target: rng.below(ENTITIES), value };
                 Op::UpsertRelationship { id: relationship, edge }
@@ -209,6 +221,10 @@ impl Subject for Graph {
             Op::UpsertEntity { id, value } => {
                 let report = store.upsert_entities(vec![entity(id, value)?]).await?;
                 Ok(Answer::Upserted { created: report.created, replaced: report.replaced })
+            }
+            Op::CreateEntity { id, value } => {
+                store.write_entities(vec![EntityWrite::create(entity(id, value)?)]).await?;
+                Ok(Answer::Created)
             }
             Op::UpsertRelationship { id, edge } => {
                 let report = store.upsert_relationships(vec![relationship(id, edge)?]).await?;
@@ -238,6 +254,8 @@ impl Subject for Graph {
     fn clause(op: &Op, reply: &Reply<Answer>) -> &'static str {
         match (op, reply) {
             (Op::UpsertEntity { .. }, _) => "GRAPH-003",
+            (Op::CreateEntity { .. }, Reply::Answered(_)) => "GRAPH-050",
+            (Op::CreateEntity { .. }, _) => "GRAPH-046",
             (Op::UpsertRelationship { .. }, Reply::Answered(_)) => "GRAPH-010",
             (Op::UpsertRelationship { .. }, _) => "GRAPH-006",
             (Op::GetEntity { .. } | Op::GetRelationship { .. }, _) => "STORE-002",
@@ -249,6 +267,7 @@ impl Subject for Graph {
     fn show_op(op: &Op) -> String {
         match *op {
             Op::UpsertEntity { id, value } => format!("upsert e{id} := v{value}"),
+            Op::CreateEntity { id, value } => format!("create e{id} := v{value}"),
             Op::UpsertRelationship { id, edge } => format!("upsert r{id} := {}", show_edge(edge)),
             Op::GetEntity { id } => format!("get e{id}"),
             Op::GetRelationship { id } => format!("get r{id}"),
@@ -260,6 +279,7 @@ impl Subject for Graph {
     fn show_answer(_: &Op, answer: &Answer) -> String {
         match *answer {
             Answer::Upserted { created, replaced } => format!("{created} created, {replaced} replaced"),
+            Answer::Created => "created".to_owned(),
             Answer::Entity(value) => or_nothing(value, |value| format!("v{value}")),
             Answer::Relationship(edge) => or_nothing(edge, show_edge),
             Answer::EntityDeleted { existed: true, relationships } => {

@@ -2,6 +2,7 @@
 
 mod operation;
 mod walk;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use larder_kernel::storage::graph::{
 };
 use larder_kernel::{
     Capabilities, Contract, DeletedEntity, Entity, EntityId, EntityQuery, ErrorKind, GraphCounts, GraphStore,
-    PageRequest, Relationship, RelationshipId, RelationshipQuery, UpsertReport,
+    PageRequest, Relationship, RelationshipId, RelationshipQuery, Revision, UpsertReport,
 };
 
 use self::operation::Operation;
@@ -29,6 +30,8 @@ use crate::harness::StoreSet;
 pub(super) struct Graph {
     entities: BTreeMap<EntityId, Entity>,
     relationships: BTreeMap<RelationshipId, Relationship>,
+    /// The revisions of the entities whose last write returned one.
+    revisions: BTreeMap<EntityId, Revision>,
 }
 
 impl Graph {
@@ -46,6 +49,7 @@ impl Graph {
         same(recorder, CLAUSE, &store.upsert_entities(batch.to_vec()).await, &expected)?;
         if expected.is_ok() {
             self.entities.extend(batch.iter().map(|entity| (entity.id.clone(), entity.clone())));
+            self.revisions.retain(|id, _| batch.iter().all(|entity| entity.id != *id));
         }
         Ok(())
     }
@@ -105,6 +109,7 @@ impl Graph {
         recorder: &mut Recorder,
     ) -> Checked {
         let existed = self.entities.remove(entity).is_some();
+        self.revisions.remove(entity);
         let clause = if existed { "GRAPH-031" } else { "GRAPH-033" };
         recorder.call(clause, |_| format!("delete_entity({})", id(entity)));
         let before = self.relationships.len();
@@ -208,6 +213,7 @@ impl Subject for Graph {
     async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
             Operation::Entities(batch) => self.upsert_entities(store, batch, recorder).await,
+            Operation::Writes(batch) => self.write_entities(store, batch, recorder).await,
             Operation::Relationships(batch) => self.upsert_relationships(store, batch, recorder).await,
             Operation::GetEntities(ids) => self.get_entities(store, ids, recorder).await,
             Operation::GetRelationships(ids) => self.get_relationships(store, ids, recorder).await,

@@ -1,5 +1,7 @@
 //! Graph stores that are wrong.
 
+mod writes;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -8,8 +10,9 @@ use larder_agents::storage::InMemoryGraphStore;
 use larder_kernel::check::size;
 use larder_kernel::{
     Capabilities, Capability, CypherCapable, DeletedEntity, Direction, Entity, EntityId, EntityQuery,
-    EntityType, Error, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Page,
-    PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store, SubGraph, UpsertReport,
+    EntityType, EntityWrite, Error, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery,
+    Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity,
+    SubGraph, UpsertReport, WrittenEntity,
 };
 
 use super::filters::{metadata_with_numbers, with_numbers};
@@ -42,6 +45,18 @@ defects! { Graph;
     the_limit_is_applied_before_the_filter: LimitBeforeFilter => ["GRAPH-036"],
     a_relationship_keeps_its_first_ends: EndsKept => ["GRAPH-007"],
     deleting_an_entity_takes_its_neighbors: NeighborsDeleted => ["GRAPH-032"],
+    a_revision_counts_creations_only: RevisionStays => ["GRAPH-045", "GRAPH-050"],
+    creating_an_entity_overwrites_it: CreatingOverwrites => ["GRAPH-046"],
+    a_write_ignores_the_revision: RevisionIgnored => ["GRAPH-047"],
+    a_merge_replaces_all_properties: MergeReplaces => ["GRAPH-048"],
+    a_merge_reaches_into_nested_objects: MergeNests => ["GRAPH-048"],
+    a_failed_condition_skips_its_write_alone: ConditionSkips => ["GRAPH-049"],
+    a_condition_is_checked_before_the_write: ConditionChecked => ["GRAPH-050"],
+    a_merge_reads_before_it_writes: MergeReads => ["GRAPH-051"],
+    a_merge_ignores_the_limit: MergeUnlimited => ["GRAPH-052"],
+    missing_stored_entities_leave_no_gap: StoredGapsClosed => ["GRAPH-053"],
+    revisions_start_again_after_a_deletion: RevisionsRestart => ["GRAPH-054"],
+    a_relationship_raises_the_revision_of_its_source: RelationshipRaises => ["GRAPH-055"],
     cypher_is_declared_but_missing: CypherMissing => ["GRAPH-040"],
     cypher_is_there_but_undeclared: CypherUndeclared => ["GRAPH-040"],
 }
@@ -50,6 +65,8 @@ defects! { Graph;
 struct Memory {
     /// Relationships whose ends were deleted.
     left: Mutex<BTreeMap<(Namespace, RelationshipId), Relationship>>,
+    /// The revisions that a store derives from its own count, and not from the inner store.
+    revisions: Mutex<BTreeMap<(Namespace, EntityId), u64>>,
     /// The largest counts so far.
     most: Mutex<BTreeMap<Namespace, GraphCounts>>,
 }
@@ -179,7 +196,20 @@ impl GraphStore for Wrong {
             }
             return Ok(whole);
         }
+        self.count_upserts(&entities);
         self.inner.upsert_entities(entities).await
+    }
+
+    async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        for write in &mut writes {
+            write.entity.id = self.id(&write.entity.id)?;
+        }
+        self.write_wrongly(writes).await
+    }
+
+    async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+        let ids = ids.iter().map(|id| self.id(id)).collect::<Result<Vec<_>>>()?;
+        self.stored_wrongly(&ids).await
     }
 
     async fn upsert_relationships(&self, mut relationships: Vec<Relationship>) -> Result<UpsertReport> {
@@ -211,6 +241,12 @@ impl GraphStore for Wrong {
             }
             answer => self.quoting(answer, &named)?,
         };
+        if self.defect == Defect::RelationshipRaises {
+            for one in &relationships {
+                let source = self.inner.get_entities(std::slice::from_ref(&one.source)).await?;
+                self.inner.upsert_entities(source.into_iter().flatten().collect()).await?;
+            }
+        }
         if self.defect == Defect::ParallelMerged {
             self.merge_parallel(&relationships).await?;
         }

@@ -8,6 +8,7 @@ mod find;
 mod hostile;
 mod model;
 mod relationships;
+mod revisions;
 mod support;
 mod walk;
 
@@ -19,6 +20,7 @@ use crate::case::{Case, Level, case};
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut all = writes();
+    all.extend(conditional_writes());
     all.extend(walks());
     all.extend(changes_and_finds());
     all.extend(cypher_queries());
@@ -43,6 +45,24 @@ fn writes() -> Vec<Case> {
         case!(Graph, "GRAPH-010", relationships::relationships_do_not_outlive_an_entity),
         case!(Graph, "GRAPH-011", entities::reads_return_entities_in_the_order_of_ids),
         case!(Graph, "GRAPH-012", relationships::reads_return_relationships_in_the_order_of_ids),
+    ]
+}
+
+fn conditional_writes() -> Vec<Case> {
+    vec![
+        case!(Graph, "GRAPH-045", revisions::each_write_raises_the_revision),
+        case!(Graph, "GRAPH-046", revisions::creating_an_existing_entity_conflicts),
+        case!(Graph, "GRAPH-047", revisions::a_write_at_another_revision_conflicts),
+        case!(Graph, "GRAPH-048", revisions::a_merge_keeps_the_properties_that_it_does_not_name),
+        case!(Graph, "GRAPH-049", revisions::a_failed_condition_stores_nothing_of_its_batch),
+        case!(Graph, "GRAPH-050", revisions::one_of_concurrent_writes_at_a_revision_succeeds),
+        case!(Graph, "GRAPH-050", revisions::one_of_concurrent_creations_succeeds),
+        case!(Graph, "GRAPH-050", revisions::lists_kept_at_the_revision_lose_no_item),
+        case!(Graph, "GRAPH-051", revisions::concurrent_merges_lose_no_property),
+        case!(Graph, "GRAPH-052", revisions::a_merge_over_the_limit_is_refused),
+        case!(Graph, "GRAPH-053", revisions::stored_entities_are_read_in_the_order_of_ids),
+        case!(Graph, "GRAPH-054", revisions::a_new_entity_has_a_revision_that_the_id_never_had),
+        case!(Graph, "GRAPH-055", revisions::relationships_do_not_change_revisions),
     ]
 }
 

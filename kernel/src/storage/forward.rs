@@ -73,8 +73,10 @@ macro_rules! forward {
         $crate::forward! {
             @[$($($generics)*)?] GraphStore for $type, $by;
             upsert_entities(entities: Vec<Entity>) -> UpsertReport;
+            write_entities(writes: Vec<EntityWrite>) -> Vec<WrittenEntity>;
             upsert_relationships(relationships: Vec<Relationship>) -> UpsertReport;
             get_entities(ids: &[EntityId]) -> Vec<Option<Entity>>;
+            get_stored_entities(ids: &[EntityId]) -> Vec<Option<StoredEntity>>;
             get_relationships(ids: &[RelationshipId]) -> Vec<Option<Relationship>>;
             neighbors(entity: &EntityId, query: &NeighborQuery) -> SubGraph;
             delete_entity(entity: &EntityId) -> DeletedEntity;

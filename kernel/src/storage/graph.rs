@@ -4,17 +4,19 @@
 
 mod check;
 mod types;
+mod write;
 
 use async_trait::async_trait;
 
 pub use check::{
-    check_cypher, check_entities, check_entity_query, check_neighbors, check_relationship_query,
-    check_relationships,
+    check_cypher, check_entities, check_entity_query, check_entity_writes, check_neighbors,
+    check_relationship_query, check_relationships,
 };
 pub use types::{
     CypherRow, DeletedEntity, Direction, Entity, EntityQuery, GraphCounts, NeighborQuery, Reached,
     Relationship, RelationshipQuery, SubGraph, UpsertReport,
 };
+pub use write::{EntityCondition, EntityMode, EntityWrite, StoredEntity, WrittenEntity};
 
 use super::Store;
 use crate::error::{Error, Result};
@@ -45,6 +47,40 @@ pub trait GraphStore: Store {
     /// O(batch).
     async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
         Err(Error::not_implemented("graph.upsert_entities"))
+    }
+
+    /// Writes entities, each under a condition, and returns their new revisions in the order of the writes.
+    ///
+    /// The store assigns the revisions. Each write of an entity, through this method or `upsert_entities`,
+    /// raises its revision. A program that changes an entity reads it with `get_stored_entities` and writes
+    /// it back at the revision that it read, or merges the properties that it sets. Either way it loses no
+    /// change of another program. A revision has no meaning in another store: a copy assigns new ones.
+    ///
+    /// - **GRAPH-045** Each write of an existing entity gives it a greater revision, and `write_entities`
+    ///   returns for each entity its new revision and whether it was created.
+    /// - **GRAPH-046** With `Absent`, a write creates an entity that does not exist, and fails with
+    ///   `Conflict` if the entity exists.
+    /// - **GRAPH-047** With `AtRevision`, a write succeeds if the entity is at that revision, and fails with
+    ///   `Conflict` if the entity does not exist or is at another revision.
+    /// - **GRAPH-048** With `Merge`, a write replaces the type and the properties that it names, keeps all
+    ///   other properties of an existing entity, and creates an entity that does not exist.
+    /// - **GRAPH-049** If the condition of one write fails, no entity of the batch is written.
+    /// - **GRAPH-050** Of concurrent creations of one entity, or concurrent writes at one revision, exactly
+    ///   one succeeds, and the others fail with `Conflict`.
+    /// - **GRAPH-051** Concurrent merges of different properties into one entity lose no property.
+    /// - **GRAPH-052** A merge with a result that exceeds the limits of properties fails with `InvalidInput`
+    ///   and changes nothing.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 or more than 1,000 entities, a duplicate id, or refused properties; `Conflict`.
+    ///
+    /// # Cancellation
+    /// The batch is written completely or not at all.
+    ///
+    /// # Complexity
+    /// O(batch).
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        Err(Error::not_implemented("graph.write_entities"))
     }
 
     /// Writes relationships. New ids are created and existing ids are replaced.
@@ -89,6 +125,26 @@ pub trait GraphStore: Store {
     /// O(ids).
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
         Err(Error::not_implemented("graph.get_entities"))
+    }
+
+    /// Reads entities by their ids, each with its revision.
+    ///
+    /// - **GRAPH-053** `get_stored_entities` returns one item for each requested id, in the order of the ids:
+    ///   the entity with the revision of its last write, and `None` for an entity that does not exist.
+    /// - **GRAPH-054** An entity that is created again after its deletion gets a revision that it never had.
+    /// - **GRAPH-055** Writing or deleting a relationship does not change the revision of its source or
+    ///   target.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more than 10,000 ids.
+    ///
+    /// # Cancellation
+    /// Dropping the future needs no cleanup.
+    ///
+    /// # Complexity
+    /// O(ids).
+    async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+        Err(Error::not_implemented("graph.get_stored_entities"))
     }
 
     /// Reads relationships by their ids.
@@ -251,10 +307,10 @@ pub trait GraphStore: Store {
 
 /// A graph that runs openCypher queries.
 ///
-/// An entity is a node with the label `Entity` and the properties `id`, `type` and `properties`. A
-/// relationship is an edge of the type `Relationship` from its source to its target, with the properties
-/// `id`, `type`, `source`, `target` and `properties`. The types of the contract are data and not labels,
-/// because they may contain any text:
+/// An entity is a node with the label `Entity` and the properties `id`, `type` and `properties`, and its
+/// revision in the property `revision`. A relationship is an edge of the type `Relationship` from its source
+/// to its target, with the properties `id`, `type`, `source`, `target` and `properties`. The types of the
+/// contract are data and not labels, because they may contain any text:
 ///
 /// ```text
 /// MATCH (person:Entity {type: 'person'})-[r:Relationship {type: 'knows'}]->(friend:Entity)

@@ -103,6 +103,9 @@ macro_rules! check {
     ($self:ident VectorStore search_batch $collection:ident $requests:ident) => {
         $self.check("vectors.search_batch", all($requests, SearchRequest::options))?;
     };
+    ($self:ident GraphStore write_entities $writes:ident) => {
+        $self.check("graph.write_entities", all(&$writes, EntityWrite::options))?;
+    };
     ($self:ident GraphStore neighbors $entity:ident $query:ident) => {
         $self.check("graph.neighbors", $query.options())?;
     };

@@ -60,6 +60,10 @@ options! {
     SearchFilter, Vectors, "search.filter";
     /// [`SearchRequest::score_min`](crate::SearchRequest::score_min).
     SearchScoreMin, Vectors, "search.score_min";
+    /// [`EntityWrite::condition`](crate::EntityWrite::condition) other than none.
+    EntityCondition, Graph, "entity.condition";
+    /// [`EntityWrite::mode`](crate::EntityWrite::mode) other than replace.
+    EntityMode, Graph, "entity.mode";
     /// [`NeighborQuery::direction`](crate::NeighborQuery::direction) other than both.
     NeighborsDirection, Graph, "neighbors.direction";
     /// [`NeighborQuery::relationship_types`](crate::NeighborQuery::relationship_types).

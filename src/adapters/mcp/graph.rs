@@ -1,9 +1,10 @@
 //! Tools over the graph: a memory of entities, their observations and their relationships.
 //!
 //! Observations are texts in the property `observations` of their entity, so other programs read them like
-//! any property. The graph has no conditional write, so a server serializes its own changes of observations.
-//! Two servers that change the same entity at the same time can lose one of the changes.
+//! any property. Every change of an entity is a merge or a write at the revision that was read, so no change
+//! of another server is lost.
 
+mod change;
 mod find;
 mod view;
 mod write;
@@ -28,8 +29,8 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_upsert_entities",
             "Write entities",
-            "Writes entities of the memory graph, all or none; an existing entity is replaced with its \
-             properties and observations and keeps its relationships. Example: {\"entities\": \
+            "Writes entities of the memory graph, all or none; an existing entity keeps the properties and \
+             observations that the call does not name, unless `mode` is `replace`. Example: {\"entities\": \
              [{\"id\": \"ann\", \"entity_type\": \"person\", \"observations\": [\"Ann likes tea.\"]}]}",
             write::upsert_entities,
         ),

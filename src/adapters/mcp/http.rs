@@ -48,8 +48,8 @@ type Service = StreamableHttpService<McpServer, LocalSessionManager>;
 /// The access rules of a server over HTTP, and its storage for sessions.
 ///
 /// By default, the server accepts only clients on this machine that use a loopback name in `Host`, and no web
-/// pages. A request with an `Origin` that is not allowed gets status `403`, as the MCP standard requires
-/// against DNS rebinding.
+/// pages except from the server's loopback origin, such as `http://localhost:8765`. A request with an
+/// `Origin` that is not allowed gets status `403`, as the MCP standard requires against DNS rebinding.
 #[derive(Clone)]
 pub struct HttpOptions {
     hosts: Vec<String>,
@@ -110,11 +110,15 @@ impl HttpOptions {
         self
     }
 
-    fn config(&self) -> StreamableHttpServerConfig {
+    /// Returns the rules of a server at a port. A page of the server's loopback
+    /// origin is on this machine, so it is accepted like a client without an `Origin`.
+    fn config(&self, port: u16) -> StreamableHttpServerConfig {
+        let own = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{port}"));
+        let origins = own.into_iter().chain(self.origins.iter().cloned());
         let hosts = LOOPBACK.into_iter().map(str::to_owned).chain(self.hosts.iter().cloned());
         let mut config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(hosts)
-            .with_allowed_origins(self.origins.iter().cloned())
+            .with_allowed_origins(origins)
             .enforce_origin_validation()
             .with_max_request_body_bytes(BODY_BYTES_MAX);
         if let Some(store) = &self.sessions {
@@ -180,7 +184,7 @@ pub async fn serve_http(
         let message = "is required if other machines can reach the server; set one or listen on 127.0.0.1";
         return Err(Error::invalid(OPERATION, "token", message));
     }
-    let config = options.config();
+    let config = options.config(address.port());
     let ended = config.cancellation_token.clone();
     let manager = Arc::new(options.manager());
     let gate = Arc::new(SessionGate { manager: Arc::clone(&manager), sessions_max: options.sessions_max });

@@ -17,7 +17,8 @@ use larder_kernel::StoreSet;
 /// The state that all tools of a server share.
 pub(crate) struct Shared {
     pub(crate) stores: StoreSet,
-    /// Held while an entity is read, changed and written: the graph has no conditional write.
+    /// Held while an entity is read, changed and written at its revision, so that only other servers
+    /// conflict.
     pub(crate) entities: tokio::sync::Mutex<()>,
 }
 

@@ -3,12 +3,13 @@
 use async_trait::async_trait;
 use larder_kernel::limits::{METADATA_BYTES_MAX, PAGE_ITEMS_MAX};
 use larder_kernel::storage::graph::{
-    check_entities, check_entity_query, check_relationship_query, check_relationships,
+    check_entities, check_entity_query, check_entity_writes, check_relationship_query, check_relationships,
 };
 use larder_kernel::{
-    Capabilities, Capability, CypherCapable, DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts,
-    GraphStore, Metadata, Namespace, NeighborQuery, Page, PageRequest, Reached, Relationship, RelationshipId,
-    RelationshipQuery, Result, Store, SubGraph, UpsertReport,
+    Capabilities, Capability, CypherCapable, DeletedEntity, Entity, EntityCondition, EntityId, EntityMode,
+    EntityQuery, EntityWrite, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Page,
+    PageRequest, Reached, Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity,
+    SubGraph, UpsertReport, WrittenEntity,
 };
 
 use super::ring::{Place, corrupt};
@@ -17,6 +18,8 @@ use super::{Sealed, shared};
 shared!(
     GraphStore,
     [
+        EntityCondition,
+        EntityMode,
         NeighborsDirection,
         NeighborsTypes,
         EntitiesType,
@@ -33,6 +36,8 @@ shared!(
 const SEALED: &str = "sealed";
 /// The number of items to examine in one step, if this layer evaluates a filter.
 const STEP: usize = 1_000;
+/// The maximum number of attempts of a merge. Each failed attempt means that another write succeeded.
+const MERGES_MAX: u32 = 100;
 
 impl Sealed<dyn GraphStore> {
     fn entity_place(&self, entity: &Entity) -> Place {
@@ -59,6 +64,15 @@ impl Sealed<dyn GraphStore> {
         self.ring.open_text(operation, place, sealed.ok_or_else(|| corrupt(operation))?)
     }
 
+    fn seal_writes(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<EntityWrite>> {
+        let seal = |mut write: EntityWrite| {
+            let place = self.entity_place(&write.entity);
+            write.entity.properties = self.seal(operation, &place, &write.entity.properties)?;
+            Ok(write)
+        };
+        writes.into_iter().map(seal).collect()
+    }
+
     fn open_entity(&self, operation: &'static str, entity: Entity) -> Result<Entity> {
         let properties = self.open(operation, &self.entity_place(&entity), &entity.properties)?;
         Ok(entity.with_properties(properties))
@@ -69,6 +83,17 @@ impl Sealed<dyn GraphStore> {
         let properties = self.open(operation, &place, &relationship.properties)?;
         Ok(relationship.with_properties(properties))
     }
+}
+
+/// Returns the write of the merged entity, which fails if the stored entity has changed in between.
+fn merged(write: &EntityWrite, stored: Option<&StoredEntity>) -> Result<EntityWrite> {
+    let entity = write.apply(stored.map(|stored| (stored.revision, &stored.entity.properties)))?;
+    let condition = match (write.mode, stored) {
+        (EntityMode::Merge, Some(stored)) => EntityCondition::AtRevision(stored.revision),
+        (EntityMode::Merge, None) => EntityCondition::Absent,
+        _ => write.condition,
+    };
+    Ok(EntityWrite::replace(entity).with_condition(condition))
 }
 
 /// Evaluates a filter on properties in this layer. Examines the results of the inner store without the
@@ -116,6 +141,29 @@ impl GraphStore for Sealed<dyn GraphStore> {
         self.inner.upsert_entities(entities.into_iter().map(seal).collect::<Result<_>>()?).await
     }
 
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        const OPERATION: &str = "graph.write_entities";
+        check_entity_writes(&writes)?;
+        // The inner store merges only what it can read, so this layer merges and writes at the revision.
+        if writes.iter().all(|write| write.mode == EntityMode::Replace) {
+            return self.inner.write_entities(self.seal_writes(OPERATION, writes)?).await;
+        }
+        let ids: Vec<_> = writes.iter().map(|write| write.entity.id.clone()).collect();
+        let mut attempt = 1;
+        loop {
+            let stored = self.get_stored_entities(&ids).await?;
+            let merged = writes.iter().zip(stored).map(|(write, stored)| merged(write, stored.as_ref()));
+            let merged = self.seal_writes(OPERATION, merged.collect::<Result<_>>()?)?;
+            match self.inner.write_entities(merged).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && attempt < MERGES_MAX => {
+                    attempt += 1;
+                    tokio::task::yield_now().await;
+                }
+                written => return written,
+            }
+        }
+    }
+
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         check_relationships(&relationships)?;
         let seal = |relationship: Relationship| {
@@ -129,6 +177,15 @@ impl GraphStore for Sealed<dyn GraphStore> {
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
         let open = |entity| self.open_entity("graph.get_entities", entity);
         self.inner.get_entities(ids).await?.into_iter().map(|entity| entity.map(open).transpose()).collect()
+    }
+
+    async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+        let open = |stored: StoredEntity| {
+            let entity = self.open_entity("graph.get_stored_entities", stored.entity)?;
+            Ok(StoredEntity::new(entity, stored.revision))
+        };
+        let stored = self.inner.get_stored_entities(ids).await?;
+        stored.into_iter().map(|stored| stored.map(open).transpose()).collect()
     }
 
     async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use larder_kernel::{
     BlobKey, BlobStoreExt, Capabilities, Capability, Contract, CypherCapable, CypherRow, DeletedEntity,
-    Durability, Entity, EntityId, EntityQuery, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace,
-    NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result,
-    Store, SubGraph, UpsertReport,
+    Durability, Entity, EntityId, EntityQuery, EntityWrite, ErrorKind, GraphCounts, GraphStore, Metadata,
+    Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
+    Result, Store, StoredEntity, SubGraph, UpsertReport, WrittenEntity,
 };
 
 use super::super::{BlobCacheLayer, Layer, Layers, RetryLayer, Tenant};
@@ -90,6 +90,12 @@ macro_rules! graph_of {
         impl GraphStore for $type {
             async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
                 self.0.upsert_entities(entities).await
+            }
+            async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+                self.0.write_entities(writes).await
+            }
+            async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
+                self.0.get_stored_entities(ids).await
             }
             async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
                 self.0.upsert_relationships(relationships).await

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use larder_kernel::check::size;
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, EntityType, Error, ErrorKind, Relationship, RelationshipId,
-    RelationshipQuery, RelationshipType, Result, UpsertReport,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, ErrorKind, OptionSet,
+    Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result, Revision, UpsertReport,
+    WrittenEntity,
 };
 use petgraph::Direction as Way;
 use petgraph::graph::{EdgeIndex, NodeIndex};
@@ -37,6 +38,10 @@ pub(super) struct Graph {
     /// over memory.
     pub(super) adjacency: [Adjacency; 2],
     pub(super) ids: Ids,
+    /// The revisions of the entities, by their numbers.
+    revisions: Vec<u64>,
+    /// The greatest revision so far. An erasure keeps it.
+    last_revision: u64,
     entities_by_type: ByType<EntityType, EntityId>,
     relationships_by_type: ByType<RelationshipType, RelationshipId>,
     bytes: u64,
@@ -109,44 +114,63 @@ impl Graph {
         Ok(())
     }
 
-    pub(super) fn upsert_entities(
-        &mut self,
-        backend: &MemoryBackend,
-        entities: Vec<Entity>,
-    ) -> Result<UpsertReport> {
-        const OPERATION: &str = "graph.upsert_entities";
-        let mut report = UpsertReport::default();
-        let (mut freed, mut needed) = (0, 0);
-        for entity in &entities {
-            needed += entity_bytes(entity);
-            match self.entity(&entity.id) {
-                Some(there) => {
-                    freed += entity_bytes(there);
-                    report.replaced += 1;
-                }
-                None => report.created += 1,
-            }
-        }
-        full(OPERATION, self.entities.len(), report.created)?;
-        self.adjust_quota(OPERATION, backend, freed, needed)?;
-        entities.into_iter().for_each(|entity| self.write_entity(entity));
-        Ok(report)
+    /// Returns the state of the graph after an erasure.
+    pub(super) fn erased(&self) -> Self {
+        Self { last_revision: self.last_revision, ..Self::default() }
     }
 
-    fn write_entity(&mut self, entity: Entity) {
+    pub(super) fn stored_entity(&self, id: &EntityId) -> Option<(Revision, &Arc<Entity>)> {
+        let node = *self.entities.get(id)?;
+        let revision = self.revisions.get(node.index()).copied().unwrap_or(0);
+        Some((Revision::new(revision), self.graph.node_weight(node)?))
+    }
+
+    pub(super) fn write_entities(
+        &mut self,
+        operation: &'static str,
+        backend: &MemoryBackend,
+        writes: Vec<EntityWrite>,
+    ) -> Result<Vec<WrittenEntity>> {
+        let (mut freed, mut needed, mut created) = (0, 0, 0);
+        let mut entities = Vec::with_capacity(writes.len());
+        for write in writes {
+            let stored = self.stored_entity(&write.entity.id);
+            let entity = match write.options() {
+                OptionSet::NONE => write.entity,
+                _ => write.apply(stored.map(|(revision, entity)| (revision, &entity.properties)))?,
+            };
+            needed += entity_bytes(&entity);
+            match stored {
+                Some((_, there)) => freed += entity_bytes(there),
+                None => created += 1,
+            }
+            entities.push(entity);
+        }
+        full(operation, self.entities.len(), created)?;
+        self.adjust_quota(operation, backend, freed, needed)?;
+        Ok(entities.into_iter().map(|entity| self.write_entity(entity)).collect())
+    }
+
+    fn write_entity(&mut self, entity: Entity) -> WrittenEntity {
         add(&mut self.entities_by_type, &entity.entity_type, &entity.id);
-        let entity = Arc::new(entity);
-        let node = self.entities.get(&entity.id).copied();
-        if let Some(weight) = node.and_then(|node| self.graph.node_weight_mut(node)) {
+        self.last_revision += 1;
+        let (revision, entity) = (self.last_revision, Arc::new(entity));
+        let known = self.entities.get(&entity.id).copied();
+        let node = known.unwrap_or_else(|| self.graph.add_node(entity.clone()));
+        if known.is_none() {
+            self.ids.set(node, Some(entity.id.clone()));
+            self.entities.insert(entity.id.clone(), node);
+        } else if let Some(weight) = self.graph.node_weight_mut(node) {
             let old = std::mem::replace(weight, entity.clone());
             if old.entity_type != entity.entity_type {
                 remove(&mut self.entities_by_type, &old.entity_type, &old.id);
             }
-            return;
         }
-        let node = self.graph.add_node(entity.clone());
-        self.ids.set(node, Some(entity.id.clone()));
-        self.entities.insert(entity.id.clone(), node);
+        if self.revisions.len() <= node.index() {
+            self.revisions.resize(node.index() + 1, 0);
+        }
+        self.revisions[node.index()] = revision;
+        WrittenEntity::new(Revision::new(revision), known.is_none())
     }
 
     pub(super) fn upsert_relationships(

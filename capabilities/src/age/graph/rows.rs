@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{Entity, EntityId, Relationship, RelationshipId};
+use larder_kernel::{Entity, EntityId, Relationship, RelationshipId, Revision, StoredEntity};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::age::agtype;
 use crate::age::schema::GraphName;
+use crate::postgres::decode;
 use crate::postgres::failure::Fallible;
 
 /// A text property of the row with this alias, in the order of bytes, as in the indexes.
@@ -28,7 +29,17 @@ macro_rules! record {
         concat!("pg_catalog.textin(ag_catalog.agtype_out(", $alias, ".properties))")
     };
 }
-pub(super) use {field, record};
+/// The revision of such a row; 0 for a node that was written without one.
+macro_rules! revision {
+    ($alias:literal) => {
+        concat!(
+            "coalesce(ag_catalog.agtype_object_field_text(",
+            $alias,
+            ".properties, 'revision')::pg_catalog.int8, 0)"
+        )
+    };
+}
+pub(super) use {field, record, revision};
 
 /// Returns an entity from the column of its properties.
 pub(super) fn entity(row: &PgRow) -> Fallible<Entity> {
@@ -52,6 +63,32 @@ pub(super) async fn entities(
     );
     let rows = sqlx::query(AssertSqlSafe(sql)).bind(ids).fetch_all(connection).await?;
     rows.iter().map(|row| entity(row).map(|entity| (entity.id.clone(), entity))).collect()
+}
+
+/// Returns the existing entities among these ids, with their revisions.
+pub(super) async fn stored_entities(
+    connection: &mut PgConnection,
+    graph: &GraphName,
+    ids: &[&str],
+) -> Fallible<HashMap<EntityId, StoredEntity>> {
+    let sql = format!(
+        concat!(
+            "SELECT ",
+            record!("e"),
+            ", ",
+            revision!("e"),
+            r#" FROM {}."Entity" e WHERE "#,
+            field!("e", "id"),
+            " = ANY($1)"
+        ),
+        graph.name
+    );
+    let rows = sqlx::query(AssertSqlSafe(sql)).bind(ids).fetch_all(connection).await?;
+    let stored = |row: &PgRow| -> Fallible<_> {
+        let (entity, revision) = (entity(row)?, Revision::new(decode::unsigned(row, 1)?));
+        Ok((entity.id.clone(), StoredEntity::new(entity, revision)))
+    };
+    rows.iter().map(stored).collect()
 }
 
 /// Returns the existing relationships among these ids.

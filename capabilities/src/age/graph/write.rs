@@ -1,37 +1,127 @@
 //! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before
 //! relationships, so that concurrent writes wait for each other without a deadlock.
 
-use larder_kernel::{DeletedEntity, Entity, EntityId, Relationship, RelationshipId, UpsertReport};
-use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, PgConnection};
+use std::collections::HashMap;
 
-use super::rows::field;
+use larder_kernel::{
+    DeletedEntity, Entity, EntityId, EntityWrite, OptionSet, Relationship, RelationshipId, UpsertReport,
+    WrittenEntity,
+};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use super::rows::{field, record, revision};
 use crate::age::agtype;
 use crate::age::schema::{GraphName, or_empty};
 use crate::postgres::failure::Fallible;
-use crate::postgres::graph::upsert::{check_ends, ends, report};
+use crate::postgres::graph::upsert::{self, check_ends, ends, in_order, report, written};
+
+const OPERATION: &str = "graph.write_entities";
+
+/// The properties of a node with the next revision. The number is drawn after the row is locked, so the
+/// revisions of a node only increase.
+macro_rules! revised {
+    ($properties:literal) => {
+        concat!(
+            "ag_catalog.agtype_concat(",
+            $properties,
+            ", ag_catalog.agtype_build_map('revision'::text, \
+             pg_catalog.nextval('larder.entity_revisions'::pg_catalog.regclass)))"
+        )
+    };
+}
 
 /// Writes entities. An existing entity keeps its node, and so its relationships.
-pub(super) async fn upsert_entities(
+pub(super) async fn write_entities(
+    connection: &mut PgConnection,
+    graph: &GraphName,
+    writes: &[EntityWrite],
+) -> Fallible<Vec<WrittenEntity>> {
+    let entities: Vec<&Entity> = writes.iter().map(|write| &write.entity).collect();
+    if writes.iter().all(|write| write.options() == OptionSet::NONE) {
+        let rows = insert(connection, graph, &entities, revised!("excluded.properties")).await?;
+        return in_order(OPERATION, writes, &written(&rows)?);
+    }
+    // Locks the existing entities and leaves them as they are.
+    let rows = insert(connection, graph, &entities, r#""Entity".properties"#).await?;
+    let mut written = written(&rows)?;
+    let mut stored = HashMap::new();
+    for row in &rows {
+        stored.insert(row.try_get::<&str, _>(0)?, agtype::entity(row.try_get(3)?)?.properties);
+    }
+    let mut changed = Vec::new();
+    for write in writes {
+        let id = write.entity.id.as_str();
+        let held = written.get(id).filter(|one| !one.created);
+        let entity = write.apply(held.and_then(|one| Some((one.revision, stored.get(id)?))))?;
+        if held.is_some() {
+            changed.push(entity);
+        }
+    }
+    let rows = update(connection, graph, &changed).await?;
+    written.extend(upsert::written(&rows)?);
+    in_order(OPERATION, writes, &written)
+}
+
+/// Inserts the entities that do not exist, and gives the existing ones the properties `existing`. Rows are
+/// returned with the id, the revision, whether the entity was created, and the properties.
+async fn insert(
+    connection: &mut PgConnection,
+    graph: &GraphName,
+    entities: &[&Entity],
+    existing: &'static str,
+) -> Fallible<Vec<PgRow>> {
+    // This transaction locked an existing row before it replaced it, which shows in xmax.
+    let sql = format!(
+        concat!(
+            r#"INSERT INTO {name}."Entity" (properties)
+               SELECT "#,
+            revised!("ag_catalog.agtype_in(pg_catalog.textout(given.record))"),
+            r#" FROM unnest($1::text[], $2::text[]) AS given (id, record)
+               ORDER BY given.id COLLATE "C"
+               ON CONFLICT ((ag_catalog.agtype_object_field_text(properties, 'id')) COLLATE "C")
+               DO UPDATE SET properties = {existing}
+               RETURNING "#,
+            field!("\"Entity\"", "id"),
+            ", ",
+            revision!("\"Entity\""),
+            ", xmax = 0, ",
+            record!("\"Entity\"")
+        ),
+        name = graph.name,
+        existing = existing,
+    );
+    let (ids, records) = columns(entities.iter().copied());
+    Ok(sqlx::query(AssertSqlSafe(sql)).bind(ids).bind(records).fetch_all(connection).await?)
+}
+
+/// Writes entities whose rows this transaction has locked.
+async fn update(
     connection: &mut PgConnection,
     graph: &GraphName,
     entities: &[Entity],
-) -> Fallible<UpsertReport> {
-    let ids: Vec<&str> = entities.iter().map(|entity| entity.id.as_str()).collect();
-    let records: Vec<String> = entities.iter().map(agtype::of_entity).collect();
-    // This transaction locked an existing row before it replaced it, which shows in xmax.
+) -> Fallible<Vec<PgRow>> {
     let sql = format!(
-        r#"INSERT INTO {}."Entity" (properties)
-           SELECT ag_catalog.agtype_in(pg_catalog.textout(given.record))
-           FROM unnest($1::text[], $2::text[]) AS given (id, record)
-           ORDER BY given.id COLLATE "C"
-           ON CONFLICT ((ag_catalog.agtype_object_field_text(properties, 'id')) COLLATE "C")
-           DO UPDATE SET properties = excluded.properties
-           RETURNING (xmax = 0) AS created"#,
-        graph.name
+        concat!(
+            r#"UPDATE {name}."Entity" e SET properties = "#,
+            revised!("ag_catalog.agtype_in(pg_catalog.textout(given.record))"),
+            " FROM unnest($1::text[], $2::text[]) AS given (id, record) WHERE ",
+            field!("e", "id"),
+            " = given.id RETURNING ",
+            field!("e", "id"),
+            ", ",
+            revision!("e"),
+            ", false"
+        ),
+        name = graph.name
     );
-    let rows = sqlx::query(AssertSqlSafe(sql)).bind(ids).bind(records).fetch_all(connection).await?;
-    report(&rows)
+    let (ids, records) = columns(entities);
+    Ok(sqlx::query(AssertSqlSafe(sql)).bind(ids).bind(records).fetch_all(connection).await?)
+}
+
+/// Returns the ids of entities and the properties of their nodes.
+fn columns<'e>(entities: impl IntoIterator<Item = &'e Entity>) -> (Vec<&'e str>, Vec<String>) {
+    entities.into_iter().map(|entity| (entity.id.as_str(), agtype::of_entity(entity))).unzip()
 }
 
 /// Writes relationships whose ends exist and stay until the transaction ends.

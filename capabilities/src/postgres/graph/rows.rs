@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId};
+use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId, Revision, StoredEntity};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
@@ -39,6 +39,28 @@ pub(super) async fn entities(
     .fetch_all(connection)
     .await?;
     rows.iter().map(|row| entity(row).map(|entity| (entity.id.clone(), entity))).collect()
+}
+
+/// Returns the existing entities among these ids, with their revisions.
+pub(super) async fn stored_entities(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    ids: &[&str],
+) -> Fallible<HashMap<EntityId, StoredEntity>> {
+    let rows = sqlx::query(
+        "SELECT id, entity_type, properties, revision FROM larder.entities
+         WHERE namespace = $1 AND id = ANY($2)",
+    )
+    .bind(namespace.as_str())
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    let stored = |row: &PgRow| -> Fallible<_> {
+        let revision = Revision::new(decode::unsigned(row, 3)?);
+        let entity = entity(row)?;
+        Ok((entity.id.clone(), StoredEntity::new(entity, revision)))
+    };
+    rows.iter().map(stored).collect()
 }
 
 /// Returns the existing relationships among these ids.

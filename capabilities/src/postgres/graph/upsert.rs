@@ -1,12 +1,32 @@
 //! The shared parts of the upserts of both graphs: the ends of relationships, and the report.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use larder_kernel::{Error, ErrorKind, Relationship, UpsertReport};
+use larder_kernel::{EntityWrite, Error, ErrorKind, Relationship, Revision, UpsertReport, WrittenEntity};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::postgres::failure::Fallible;
+use crate::postgres::decode;
+use crate::postgres::failure::{Fallible, corrupt};
+
+/// Collects rows of an id, a revision and whether the entity was created.
+pub(crate) fn written(rows: &[PgRow]) -> Fallible<HashMap<&str, WrittenEntity>> {
+    let one = |row| -> Fallible<_> {
+        let revision = Revision::new(decode::unsigned(row, 1)?);
+        Ok((PgRow::try_get(row, 0)?, WrittenEntity::new(revision, row.try_get(2)?)))
+    };
+    rows.iter().map(one).collect()
+}
+
+/// Returns the results in the order of the writes.
+pub(crate) fn in_order(
+    operation: &'static str,
+    writes: &[EntityWrite],
+    written: &HashMap<&str, WrittenEntity>,
+) -> Fallible<Vec<WrittenEntity>> {
+    let of = |write: &EntityWrite| written.get(write.entity.id.as_str()).copied();
+    Ok(writes.iter().map(of).collect::<Option<_>>().ok_or_else(|| corrupt(operation))?)
+}
 
 /// Counts rows that state for each item whether it was created.
 pub(crate) fn report(rows: &[PgRow]) -> Fallible<UpsertReport> {

@@ -1,40 +1,115 @@
 //! The writes, each inside one transaction. Rows are locked in the order of their ids, entities before
 //! relationships, so that concurrent writes wait for each other without a deadlock.
 
-use larder_kernel::{DeletedEntity, Entity, EntityId, Namespace, Relationship, RelationshipId, UpsertReport};
-use sqlx::PgConnection;
+use std::collections::HashMap;
 
-use super::upsert::{check_ends, ends, report};
+use larder_kernel::{
+    DeletedEntity, Entity, EntityId, EntityWrite, Namespace, OptionSet, Relationship, RelationshipId,
+    UpsertReport, WrittenEntity,
+};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use super::upsert::{self, check_ends, ends, in_order, report, written};
+use crate::postgres::decode;
 use crate::postgres::encode::metadata_text;
 use crate::postgres::failure::Fallible;
 
+const OPERATION: &str = "graph.write_entities";
+
 /// Writes entities. An existing entity keeps its key, and so its relationships.
-pub(super) async fn upsert_entities(
+pub(super) async fn write_entities(
     connection: &mut PgConnection,
     namespace: &Namespace,
-    entities: &[Entity],
-) -> Fallible<UpsertReport> {
-    let ids: Vec<&str> = entities.iter().map(|entity| entity.id.as_str()).collect();
-    let types: Vec<&str> = entities.iter().map(|entity| entity.entity_type.as_str()).collect();
-    let properties =
-        entities.iter().map(|entity| metadata_text(&entity.properties)).collect::<Fallible<Vec<String>>>()?;
+    writes: &[EntityWrite],
+) -> Fallible<Vec<WrittenEntity>> {
+    let entities: Vec<&Entity> = writes.iter().map(|write| &write.entity).collect();
+    if writes.iter().all(|write| write.options() == OptionSet::NONE) {
+        let rows = insert(connection, namespace, &entities, REPLACE).await?;
+        return in_order(OPERATION, writes, &written(&rows)?);
+    }
+    let rows = insert(connection, namespace, &entities, HOLD).await?;
+    let mut written = written(&rows)?;
+    let mut stored = HashMap::new();
+    for row in &rows {
+        stored.insert(row.try_get::<&str, _>(0)?, decode::metadata(row, 3)?);
+    }
+    let mut changed = Vec::new();
+    for write in writes {
+        let id = write.entity.id.as_str();
+        let held = written.get(id).filter(|one| !one.created);
+        let entity = write.apply(held.and_then(|one| Some((one.revision, stored.get(id)?))))?;
+        if held.is_some() {
+            changed.push(entity);
+        }
+    }
+    let rows = update(connection, namespace, &changed).await?;
+    written.extend(upsert::written(&rows)?);
+    in_order(OPERATION, writes, &written)
+}
+
+/// Replaces the existing entities.
+const REPLACE: &str = "entity_type = excluded.entity_type, properties = excluded.properties,
+    revision = nextval('larder.entity_revisions')";
+/// Locks the existing entities and leaves them as they are.
+const HOLD: &str = "revision = entities.revision";
+
+/// Inserts the entities that do not exist. Rows are returned with the id, the revision, whether the entity
+/// was created, and the properties.
+async fn insert(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    entities: &[&Entity],
+    existing: &'static str,
+) -> Fallible<Vec<PgRow>> {
     // A new row has the default of `replaced`. The system columns would show it too, but not for a
     // partitioned table.
-    let rows = sqlx::query(
+    let sql = format!(
         r#"INSERT INTO larder.entities (namespace, id, entity_type, properties)
            SELECT $1, given.* FROM unnest($2::text[], $3::text[], $4::text[]) AS given (id, kind, properties)
            ORDER BY given.id COLLATE "C"
-           ON CONFLICT (namespace, id)
-           DO UPDATE SET entity_type = excluded.entity_type, properties = excluded.properties, replaced = true
-           RETURNING NOT entities.replaced AS created"#,
+           ON CONFLICT (namespace, id) DO UPDATE SET {existing}, replaced = true
+           RETURNING id, revision, NOT entities.replaced, properties"#
+    );
+    let (ids, types, properties) = columns(entities)?;
+    Ok(sqlx::query(AssertSqlSafe(sql))
+        .bind(namespace.as_str())
+        .bind(ids)
+        .bind(types)
+        .bind(properties)
+        .fetch_all(connection)
+        .await?)
+}
+
+/// Writes entities whose rows this transaction has locked.
+async fn update(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    entities: &[Entity],
+) -> Fallible<Vec<PgRow>> {
+    let entities: Vec<&Entity> = entities.iter().collect();
+    let (ids, types, properties) = columns(&entities)?;
+    Ok(sqlx::query(
+        "UPDATE larder.entities e SET entity_type = given.kind, properties = given.properties,
+             revision = nextval('larder.entity_revisions')
+         FROM unnest($2::text[], $3::text[], $4::text[]) AS given (id, kind, properties)
+         WHERE e.namespace = $1 AND e.id = given.id RETURNING e.id, e.revision, false",
     )
     .bind(namespace.as_str())
     .bind(ids)
     .bind(types)
     .bind(properties)
     .fetch_all(connection)
-    .await?;
-    report(&rows)
+    .await?)
+}
+
+/// Returns the ids, types and properties of entities.
+fn columns<'e>(entities: &[&'e Entity]) -> Fallible<(Vec<&'e str>, Vec<&'e str>, Vec<String>)> {
+    Ok((
+        entities.iter().map(|entity| entity.id.as_str()).collect(),
+        entities.iter().map(|entity| entity.entity_type.as_str()).collect(),
+        entities.iter().map(|entity| metadata_text(&entity.properties)).collect::<Fallible<_>>()?,
+    ))
 }
 
 /// Writes relationships whose ends exist and stay until the transaction ends.

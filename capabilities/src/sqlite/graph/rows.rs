@@ -1,6 +1,6 @@
 //! Conversion of entities, relationships and ids to and from rows.
 
-use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId};
+use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId, Revision, StoredEntity};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::sqlite::failure::Fallible;
@@ -44,6 +44,20 @@ pub(super) fn get_entities(
         entities.push(rows.next()?.map(entity).transpose()?);
     }
     Ok(entities)
+}
+
+/// Returns an entity with its revision.
+pub(super) fn stored_entity(
+    connection: &Connection,
+    namespace: &Namespace,
+    id: &EntityId,
+) -> Fallible<Option<StoredEntity>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, entity_type, properties, revision FROM entities WHERE namespace = ?1 AND id = ?2",
+    )?;
+    let mut rows = statement.query(params![namespace.as_str(), id.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(StoredEntity::new(entity(row)?, Revision::new(value::count(row.get(3)?)?))))
 }
 
 /// Returns the relationships with these ids, in their order.

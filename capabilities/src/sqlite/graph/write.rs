@@ -1,39 +1,58 @@
 //! The writes, each inside one transaction.
 
+use std::borrow::Cow;
+
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, Error, ErrorKind, Namespace, Relationship, RelationshipId, UpsertReport,
-    check,
+    DeletedEntity, Entity, EntityId, EntityWrite, Error, ErrorKind, Namespace, OptionSet, Relationship,
+    RelationshipId, Revision, UpsertReport, WrittenEntity, check,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::entity_key;
+use super::rows::{entity_key, stored_entity};
 use crate::sqlite::failure::Fallible;
-use crate::sqlite::value::metadata_text;
+use crate::sqlite::value::{count, length, metadata_text};
 
 /// Writes entities. An existing entity keeps its row, and so its relationships.
-pub(super) fn upsert_entities(
+pub(super) fn write_entities(
     connection: &Connection,
     namespace: &Namespace,
-    entities: &[Entity],
-) -> Fallible<UpsertReport> {
+    writes: &[EntityWrite],
+) -> Fallible<Vec<WrittenEntity>> {
     let mut update = connection.prepare_cached(
-        "UPDATE entities SET entity_type = ?3, properties = ?4 WHERE namespace = ?1 AND id = ?2",
+        "UPDATE entities SET entity_type = ?3, revision = ?4, properties = ?5
+         WHERE namespace = ?1 AND id = ?2",
     )?;
     let mut insert = connection.prepare_cached(
-        "INSERT INTO entities (namespace, id, entity_type, properties) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO entities (namespace, id, entity_type, revision, properties) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
-    let mut report = UpsertReport::default();
-    for entity in entities {
+    let mut revision: i64 = connection
+        .prepare_cached(
+            "UPDATE entity_revisions SET last_revision = last_revision + ?1 RETURNING last_revision - ?1",
+        )?
+        .query_row([length(writes.len())], |row| row.get(0))?;
+    let mut written = Vec::with_capacity(writes.len());
+    for write in writes {
+        let entity = match write.options() {
+            OptionSet::NONE => Cow::Borrowed(&write.entity),
+            _ => Cow::Owned(applied(connection, namespace, write)?),
+        };
+        revision += 1;
         let properties = metadata_text(&entity.properties)?;
-        let values = params![namespace.as_str(), entity.id.as_str(), entity.entity_type.as_str(), properties];
-        if update.execute(values)? > 0 {
-            report.replaced += 1;
-        } else {
+        let (id, kind) = (entity.id.as_str(), entity.entity_type.as_str());
+        let values = params![namespace.as_str(), id, kind, revision, properties];
+        let created = update.execute(values)? == 0;
+        if created {
             insert.execute(values)?;
-            report.created += 1;
         }
+        written.push(WrittenEntity::new(Revision::new(count(revision)?), created));
     }
-    Ok(report)
+    Ok(written)
+}
+
+/// Returns the entity that a write stores, if its condition holds.
+fn applied(connection: &Connection, namespace: &Namespace, write: &EntityWrite) -> Fallible<Entity> {
+    let stored = stored_entity(connection, namespace, &write.entity.id)?;
+    Ok(write.apply(stored.as_ref().map(|stored| (stored.revision, &stored.entity.properties)))?)
 }
 
 /// Writes relationships whose ends exist.

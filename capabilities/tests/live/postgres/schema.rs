@@ -15,10 +15,10 @@ use super::{open, with_database};
 
 /// The statements that create the schema, file by file.
 pub(crate) const BASELINE: &str = concat!(
-    include_str!("../../../migrations/postgres/0011_baseline_1_threads.sql"),
-    include_str!("../../../migrations/postgres/0011_baseline_2_messages.sql"),
-    include_str!("../../../migrations/postgres/0011_baseline_3_key_value.sql"),
-    include_str!("../../../migrations/postgres/0011_baseline_4_vectors_graph_tasks.sql"),
+    include_str!("../../../migrations/postgres/0012_baseline_1_threads.sql"),
+    include_str!("../../../migrations/postgres/0012_baseline_2_messages.sql"),
+    include_str!("../../../migrations/postgres/0012_baseline_3_key_value.sql"),
+    include_str!("../../../migrations/postgres/0012_baseline_4_vectors_graph_tasks.sql"),
 );
 const DOCS: &str = include_str!("../../../../guide/src/postgres-partitions.md");
 

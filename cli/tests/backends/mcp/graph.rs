@@ -92,3 +92,87 @@ async fn deleted(client: &Client, ids: &Value) {
     let gone = client.ok("graph_delete_entity", json!({ "entity": "acme" })).await;
     assert_eq!((&gone["existed"], &gone["relationships"]), (&json!(true), &json!(2)));
 }
+
+/// Creating a known entity keeps its properties and observations.
+pub(crate) async fn kept(place: Arc<Place>) {
+    let client = place.stdio(&[]).await;
+    let write = async |entity: Value, mode: Option<&str>| {
+        let mut arguments = json!({ "entities": [entity] });
+        mode.into_iter().for_each(|mode| arguments["mode"] = mode.into());
+        client.ok("graph_upsert_entities", arguments).await
+    };
+    let read = async || client.ok("graph_get", json!({ "entities": ["ann"] })).await["entities"][0].clone();
+    let ann = json!({ "id": "ann", "entity_type": "person", "properties": { "age": 41, "city": "Oslo" },
+        "observations": ["likes tea"] });
+    assert_eq!(write(ann, None).await["created"], 1);
+    let known = json!({ "id": "ann", "entity_type": "person" });
+    let written = write(known.clone(), None).await;
+    assert_eq!((&written["created"], &written["replaced"]), (&json!(0), &json!(1)));
+    assert_eq!(read().await["properties"], json!({ "age": 41, "city": "Oslo" }));
+    let more = json!({ "id": "ann", "entity_type": "friend", "properties": { "age": 42 },
+        "observations": ["likes tea", "reads Horn"] });
+    write(more, None).await;
+    let ann = read().await;
+    assert_eq!(ann["entity_type"], "friend");
+    assert_eq!(ann["properties"], json!({ "age": 42, "city": "Oslo" }));
+    assert_eq!(ann["observations"], json!(["likes tea", "reads Horn"]));
+    write(known, Some("replace")).await;
+    let ann = read().await;
+    assert_eq!((ann.get("properties"), ann.get("observations")), (None, None), "{ann}");
+    client.end().await;
+}
+
+const SERVERS: usize = 4;
+const OBSERVATIONS: usize = 200;
+
+/// Four servers on one store change one entity at the same time: what was acknowledged is kept.
+pub(crate) async fn four_servers(place: Arc<Place>) {
+    let mut clients = Vec::new();
+    for _ in 0..SERVERS {
+        clients.push(place.stdio(&[]).await);
+    }
+    observe_together(&clients).await;
+    for client in clients {
+        client.end().await;
+    }
+}
+
+/// The same with four sessions of one server, whose data are in memory.
+pub(crate) async fn four_sessions(place: Arc<Place>) {
+    let server = place.http(&[], None);
+    let mut clients = Vec::new();
+    for _ in 0..SERVERS {
+        clients.push(server.session(None).await);
+    }
+    observe_together(&clients).await;
+    for client in clients {
+        client.end().await;
+    }
+}
+
+async fn observe_together<H: rmcp::ClientHandler>(clients: &[Client<H>]) {
+    let person = json!({ "entities": [{ "id": "ann", "entity_type": "person" }] });
+    let observe = |(server, client): (usize, &Client<H>)| {
+        let person = person.clone();
+        async move {
+            // Each server creates the entity, as a model does that does not know it.
+            client.ok("graph_upsert_entities", person).await;
+            let add = |n: usize| {
+                let texts = json!({ "entity": "ann", "observations": [format!("{server} saw {n}")] });
+                client.ok("graph_add_observations", texts)
+            };
+            for start in (0..OBSERVATIONS).step_by(10) {
+                futures_util::future::join_all((start..start + 10).map(add)).await;
+            }
+        }
+    };
+    futures_util::future::join_all(clients.iter().enumerate().map(observe)).await;
+    let ann = clients[0].ok("graph_get", json!({ "entities": ["ann"] })).await;
+    let kept: std::collections::BTreeSet<&str> = ann["entities"][0]["observations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|text| text.as_str().unwrap())
+        .collect();
+    assert_eq!(kept.len(), SERVERS * OBSERVATIONS, "observations kept of those acknowledged");
+}

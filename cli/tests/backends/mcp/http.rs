@@ -45,8 +45,14 @@ pub(crate) async fn run(place: Arc<Place>) {
         let request = post(&server.url, INITIALIZE).header(header, value);
         assert_eq!(status(request).await, StatusCode::FORBIDDEN, "{header}: {value}");
     }
-    let allowed = post(&server.url, INITIALIZE).header("origin", "http://localhost:6274");
-    assert_eq!(status(allowed).await, StatusCode::OK);
+    let port = server.url.split([':', '/']).nth(4).unwrap();
+    for host in ["localhost", "127.0.0.1", "[::1]"] {
+        let own = format!("http://{host}:{port}");
+        for origin in ["http://localhost:6274", &own] {
+            let allowed = post(&server.url, INITIALIZE).header("origin", origin);
+            assert_eq!(status(allowed).await, StatusCode::OK, "{origin}");
+        }
+    }
     let elsewhere = server.url.replace("/mcp", "/");
     assert_eq!(status(post(&elsewhere, INITIALIZE)).await, StatusCode::NOT_FOUND);
 

@@ -1,16 +1,35 @@
 //! The operations on a graph: their random generation.
 
 use larder_kernel::{
-    Direction, Entity, EntityId, EntityQuery, EntityType, NeighborQuery, PageRequest, Relationship,
-    RelationshipId, RelationshipQuery, RelationshipType,
+    Direction, Entity, EntityId, EntityMode, EntityQuery, EntityType, NeighborQuery, PageRequest,
+    Relationship, RelationshipId, RelationshipQuery, RelationshipType,
 };
 
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{filter, limit, metadata, request};
 
+/// The condition, before the revision is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model) enum Condition {
+    None,
+    Absent,
+    /// The entity's revision, or one that was never assigned if the entity is missing.
+    Current,
+    /// A revision that was never assigned.
+    Far,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Write {
+    pub(super) entity: Entity,
+    pub(super) condition: Condition,
+    pub(super) mode: EntityMode,
+}
+
 #[derive(Debug, Clone)]
 pub(in crate::model) enum Operation {
     Entities(Vec<Entity>),
+    Writes(Vec<Write>),
     Relationships(Vec<Relationship>),
     GetEntities(Vec<EntityId>),
     GetRelationships(Vec<RelationshipId>),
@@ -24,7 +43,7 @@ pub(in crate::model) enum Operation {
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[9, 10, 2, 2, 8, 2, 2, 4, 4, 2, 1]) {
+    match rng.weighted(&[9, 10, 2, 2, 8, 2, 2, 4, 4, 2, 1, 8]) {
         1 => Operation::Relationships(relationships(rng)),
         2 => {
             let count = rng.of(&[1_usize, 2, 3, 0]);
@@ -53,6 +72,7 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         },
         9 => Operation::Count,
         10 if rng.one_in(4) => Operation::Erase,
+        11 => Operation::Writes(writes(rng)),
         _ => Operation::Entities(entities(rng)),
     }
 }
@@ -87,6 +107,25 @@ fn entities(rng: &mut Rng<'_>) -> Vec<Entity> {
             Entity::new(id, entity_type.clone()).with_properties(properties.clone())
         })
         .collect()
+}
+
+/// Draws the same entities with conditions and modes.
+fn writes(rng: &mut Rng<'_>) -> Vec<Write> {
+    let entities = entities(rng);
+    let write = |entity| {
+        let condition = rng.of(&[
+            Condition::None,
+            Condition::None,
+            Condition::None,
+            Condition::Current,
+            Condition::Current,
+            Condition::Absent,
+            Condition::Far,
+        ]);
+        let mode = rng.of(&[EntityMode::Merge, EntityMode::Replace, EntityMode::Merge]);
+        Write { entity, condition, mode }
+    };
+    entities.into_iter().map(write).collect()
 }
 
 /// Draws one or two relationships; sometimes none, or the same twice.

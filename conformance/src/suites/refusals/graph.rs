@@ -5,8 +5,8 @@ use larder_kernel::limits::{
     BATCH_GRAPH_ITEMS_MAX, CYPHER_BYTES_MAX, NEIGHBORS_DEPTH_MAX, PAGE_ITEMS_MAX, RELATIONSHIP_TYPES_MAX,
 };
 use larder_kernel::{
-    Capability, Direction, Entity, EntityId, EntityQuery, EntityType, Error, Metadata, NeighborQuery,
-    PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result,
+    Capability, Direction, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, Metadata,
+    NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result,
 };
 
 use super::inputs::{
@@ -24,6 +24,7 @@ pub(super) fn tables() -> Vec<Table> {
     }
     all.extend([
         table("entity", entities()),
+        table("write_of_an_entity", writes()),
         table("relationship", relationships()),
         table("page_that_is_too_long", pages()),
         table("walk", walks()),
@@ -68,31 +69,56 @@ const SIZES: [(&str, Rule, usize); 3] = [
 ];
 
 fn entities() -> Vec<Refusal> {
-    let upsert = |what: String,
-                  field,
-                  limit,
-                  batch: fn(Metadata, usize) -> Result<Vec<Entity>>,
-                  properties: Option<&'static Metadata>,
-                  at| {
+    let upsert = |what: String, field, limit, batch, properties: Option<&'static Metadata>, at| {
         Refusal::new("graph.upsert_entities", what, field, limit, move |stores| {
-            let properties = properties.cloned().unwrap_or_default();
+            let (properties, batch): (_, EntityBatch) = (properties.cloned().unwrap_or_default(), batch);
             Box::pin(async move { stores.graph()?.upsert_entities(batch(properties, at)?).await.map(drop) })
         })
     };
+    entity_rows(&upsert)
+}
+
+/// The rows of conditional writes. Invalid input takes precedence over a condition that does not hold.
+fn writes() -> Vec<Refusal> {
+    let ways: [(&str, fn(Entity) -> EntityWrite); 3] = [
+        ("replaced", EntityWrite::replace),
+        ("created", EntityWrite::create),
+        ("merged", EntityWrite::merge),
+    ];
+    let rows = ways.into_iter().flat_map(|(way, write)| {
+        entity_rows(&|what: String, field, limit, batch, properties: Option<&'static Metadata>, at| {
+            Refusal::new("graph.write_entities", format!("{what}, {way}"), field, limit, move |stores| {
+                let (properties, batch): (_, EntityBatch) = (properties.cloned().unwrap_or_default(), batch);
+                Box::pin(async move {
+                    let writes = batch(properties, at)?.into_iter().map(write).collect();
+                    stores.graph()?.write_entities(writes).await.map(drop)
+                })
+            })
+        })
+    });
+    rows.collect()
+}
+
+type EntityBatch = fn(Metadata, usize) -> Result<Vec<Entity>>;
+type EntityRow<'r> =
+    &'r dyn Fn(String, &'static str, Rule, EntityBatch, Option<&'static Metadata>, usize) -> Refusal;
+
+fn entity_rows(upsert: EntityRow<'_>) -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (place, at) in PLACES {
         for (what, limit, properties) in metadata() {
-            let batch = |properties, at| {
+            let batch: EntityBatch = |properties, at| {
                 Ok(among([entity("kept-a")?, entity("new")?], entity("bad")?.with_properties(properties), at))
             };
             let what = format!("properties of {what}, {place}");
             rows.push(upsert(what, "entity.properties", *limit, batch, Some(properties), at));
         }
-        let twice = |_, at| Ok(among([entity("twice")?, entity("kept-a")?], entity("twice")?, at));
+        let twice: EntityBatch =
+            |_, at| Ok(among([entity("twice")?, entity("kept-a")?], entity("twice")?, at));
         rows.push(upsert(format!("an id twice, {place}"), "entities.id", TWICE, twice, None, at));
     }
     for (what, limit, count) in SIZES {
-        let many = |_, count| (0..count).map(|number| entity(&format!("n{number}"))).collect();
+        let many: EntityBatch = |_, count| (0..count).map(|number| entity(&format!("n{number}"))).collect();
         rows.push(upsert(what.to_owned(), "entities", limit, many, None, count));
     }
     rows
@@ -204,6 +230,18 @@ fn too_many_ids() -> Vec<Refusal> {
                 Box::pin(async move {
                     let ids: Result<Vec<_>> = (0..count).map(|_| EntityId::new("kept-a")).collect();
                     stores.graph()?.get_entities(&ids?).await.map(drop)
+                })
+            },
+        ));
+        rows.push(Refusal::new(
+            "graph.get_stored_entities",
+            format!("{count} stored entities by id"),
+            "ids",
+            most,
+            move |stores| {
+                Box::pin(async move {
+                    let ids: Result<Vec<_>> = (0..count).map(|_| EntityId::new("kept-a")).collect();
+                    stores.graph()?.get_stored_entities(&ids?).await.map(drop)
                 })
             },
         ));

@@ -7,8 +7,8 @@ use futures_util::TryStreamExt;
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobBody, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore,
     BlobStoreExt, BoardId, BucketName, ByteRange, Capability, ChatMessage, CollectionName, Contract,
-    Document, DocumentId, Embedding, Entity, EntityId, EntityQuery, EntityType, Error, ErrorKind,
-    FencingToken, Filter, GraphStore, HistoryProvider, IdempotencyKey, Key, KeyValueCondition,
+    Document, DocumentId, Embedding, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error,
+    ErrorKind, FencingToken, Filter, GraphStore, HistoryProvider, IdempotencyKey, Key, KeyValueCondition,
     KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, MessageFilter, Metadata, NeighborQuery, NewBoard,
     NewTask, PageRequest, PresignRequest, PutMode, Relationship, RelationshipId, RelationshipQuery,
     RelationshipType, RequestOption, Revision, SearchRequest, TaskId, TaskQuery, TaskStatus, TaskStore,
@@ -228,7 +228,17 @@ async fn graph(store: &dyn GraphStore, option: RequestOption) -> CaseResult<bool
         Ok(found.items.iter().map(|found| found.id.as_str()).collect::<Vec<_>>() == [expected])
     };
     let any = RelationshipQuery::default;
+    let write = async |write: fn(Entity) -> EntityWrite| -> Result<_, Error> {
+        let entity = Entity::new(EntityId::new("a")?, EntityType::new("t")?);
+        store.write_entities(vec![write(entity)]).await
+    };
     match option {
+        RequestOption::EntityCondition => lost(write(EntityWrite::create).await),
+        RequestOption::EntityMode => {
+            write(EntityWrite::merge).await?;
+            let found = store.get_entities(&[EntityId::new("a")?]).await?.pop().flatten();
+            Ok(found.is_some_and(|entity| entity.properties.get("n").is_some()))
+        }
         RequestOption::NeighborsDirection => {
             alone(NeighborQuery::depth(1).with_direction(larder_kernel::Direction::Out)).await
         }

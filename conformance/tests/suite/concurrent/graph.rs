@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use larder_agents::storage::InMemoryGraphStore;
 use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, NeighborQuery, Page, PageRequest,
-    Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport,
+    DeletedEntity, Entity, EntityCondition, EntityId, EntityQuery, EntityWrite, GraphCounts, NeighborQuery,
+    Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport,
+    WrittenEntity,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -21,6 +22,8 @@ enum Defect {
     CountsBeforeUpsert,
     /// Keeps the relationships of deleted entities, for each handle.
     DanglingReads,
+    /// Checks that the entity does not exist, waits, and writes it.
+    LooksBeforeCreation,
 }
 
 fn backend(defect: Defect) -> Arc<dyn Harness> {
@@ -50,6 +53,19 @@ wrong! {
                 return Ok(UpsertReport::new(u64::try_from(ids.len()).unwrap() - replaced, replaced));
             }
             self.inner.upsert_entities(entities).await
+        }
+
+        async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+            if self.defect == Defect::LooksBeforeCreation {
+                for write in &mut writes {
+                    let id = write.entity.id.clone();
+                    let stored = self.inner.get_stored_entities(&[id]).await?.remove(0);
+                    write.check_condition(stored.map(|stored| stored.revision))?;
+                    write.condition = EntityCondition::None;
+                }
+                pause().await;
+            }
+            self.inner.write_entities(writes).await
         }
 
         async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
@@ -105,6 +121,13 @@ fn an_upsert_that_counts_first_is_caught() {
         &["GRAPH-003", "GRAPH-006", "GRAPH-010", "GRAPH-031", "STORE-002"],
         &backend(Defect::CountsBeforeUpsert),
     );
+}
+
+#[test]
+fn a_creation_that_looks_first_is_caught() {
+    // Other clients also detect a wrong count of their upserts, and reads that change.
+    let clauses = ["GRAPH-050", "GRAPH-046", "GRAPH-003", "GRAPH-006", "GRAPH-010", "GRAPH-031", "STORE-002"];
+    assert_caught(&clauses, &backend(Defect::LooksBeforeCreation));
 }
 
 #[test]

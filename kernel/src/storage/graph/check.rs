@@ -1,6 +1,7 @@
 //! Checks that every backend runs before its first I/O.
 
 use super::types::{Entity, EntityQuery, NeighborQuery, Relationship, RelationshipQuery};
+use super::write::EntityWrite;
 use crate::check;
 use crate::error::{Error, Result};
 use crate::filter::Filter;
@@ -16,10 +17,24 @@ use crate::page::PageRequest;
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
 pub fn check_entities(entities: &[Entity]) -> Result<()> {
-    const OPERATION: &str = "graph.upsert_entities";
-    check::batch(OPERATION, "entities", entities.len(), BATCH_GRAPH_ITEMS_MAX)?;
-    check::distinct(OPERATION, "entities.id", entities.iter().map(|entity| &entity.id))?;
-    entities.iter().try_for_each(|entity| entity.properties.check(OPERATION, "entity.properties"))
+    check_batch("graph.upsert_entities", entities.iter())
+}
+
+/// Checks the arguments of [`write_entities`](super::GraphStore::write_entities).
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_entity_writes(writes: &[EntityWrite]) -> Result<()> {
+    check_batch(super::write::OPERATION, writes.iter().map(|write| &write.entity))
+}
+
+fn check_batch<'a>(
+    operation: &'static str,
+    mut entities: impl ExactSizeIterator<Item = &'a Entity> + Clone,
+) -> Result<()> {
+    check::batch(operation, "entities", entities.len(), BATCH_GRAPH_ITEMS_MAX)?;
+    check::distinct(operation, "entities.id", entities.clone().map(|entity| &entity.id))?;
+    entities.try_for_each(|entity| entity.properties.check(operation, "entity.properties"))
 }
 
 /// Checks the arguments of [`upsert_relationships`](super::GraphStore::upsert_relationships).

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use larder_kernel::storage::graph::{check_entities, check_relationships};
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityType, Error, ErrorKind, Metadata, Relationship, RelationshipId,
+    DeletedEntity, Entity, EntityId, EntityType, Error, Metadata, Relationship, RelationshipId,
     RelationshipType, Result, UpsertReport, check, limits,
 };
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::view::{EntityView, OBSERVATIONS, observations};
+use super::change;
+use super::view::{EntityView, OBSERVATIONS};
 use crate::adapters::mcp::argument::{Id, named};
 use crate::adapters::mcp::digest::digest;
 use crate::adapters::mcp::registry::Shared;
@@ -23,6 +24,19 @@ pub(crate) struct EntitiesInput {
     /// 1 to 1,000 entities, each id once.
     #[schemars(length(min = 1, max = 1000))]
     entities: Vec<EntityInput>,
+    /// `merge` keeps the properties and observations of an existing entity that the call does not name;
+    /// `replace` drops them. `merge` by default.
+    #[serde(default)]
+    mode: Mode,
+}
+
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    #[default]
+    Merge,
+    Replace,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -58,9 +72,9 @@ impl EntityInput {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub(crate) struct UpsertOutput {
-    /// The number of created entities.
+    /// The number of entities or relationships that the call created.
     created: u64,
-    /// The number of replaced entities.
+    /// The number of entities or relationships that existed before the call.
     replaced: u64,
     /// The generated ids of relationships without an id, in the order of the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -80,8 +94,11 @@ pub(crate) async fn upsert_entities(shared: Arc<Shared>, input: EntitiesInput) -
     let entities: Vec<Entity> = made.collect::<Result<_>>()?;
     check_entities(&entities)?;
     let graph = shared.stores.graph()?;
-    let _alone = shared.entities.lock().await;
-    Ok(UpsertOutput::new(graph.upsert_entities(entities).await?, Vec::new()))
+    let report = match input.mode {
+        Mode::Replace => graph.upsert_entities(entities).await?,
+        Mode::Merge => change::merge(OPERATION, &shared, entities).await?,
+    };
+    Ok(UpsertOutput::new(report, Vec::new()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -159,27 +176,19 @@ pub(crate) struct ObservationsInput {
 }
 
 pub(crate) async fn add_observations(shared: Arc<Shared>, input: ObservationsInput) -> Result<EntityView> {
-    let add = |known: &mut Vec<String>, texts: Vec<String>| {
-        for text in texts {
-            if !known.contains(&text) {
-                known.push(text);
-            }
-        }
-    };
-    change("mcp.graph_add_observations", &shared, input, add).await
+    change("mcp.graph_add_observations", &shared, input, change::add).await
 }
 
 pub(crate) async fn remove_observations(shared: Arc<Shared>, input: ObservationsInput) -> Result<EntityView> {
-    let remove = |known: &mut Vec<String>, texts: Vec<String>| known.retain(|text| !texts.contains(text));
+    let remove = |known: &mut Vec<String>, texts: &[String]| known.retain(|text| !texts.contains(text));
     change("mcp.graph_remove_observations", &shared, input, remove).await
 }
 
-/// Reads an entity, changes its observations and writes it, while no other call of this server does.
 async fn change(
     operation: &'static str,
     shared: &Shared,
     input: ObservationsInput,
-    change: impl FnOnce(&mut Vec<String>, Vec<String>) + Send,
+    change: impl Fn(&mut Vec<String>, &[String]) + Send + Sync,
 ) -> Result<EntityView> {
     let id = EntityId::new(&input.entity)?;
     check::batch(operation, "observations", input.observations.len(), limits::BATCH_GRAPH_ITEMS_MAX)?;
@@ -187,29 +196,8 @@ async fn change(
         check::batch(operation, "observations", text.len(), limits::METADATA_BYTES_MAX)?;
         check::no_nul(operation, "observations", text)?;
     }
-    let graph = shared.stores.graph()?;
-    let _alone = shared.entities.lock().await;
-    let found = graph.get_entities(std::slice::from_ref(&id)).await?.pop().flatten();
-    let Some(mut entity) = found else {
-        return Err(Error::new(ErrorKind::NotFound, operation, "the entity does not exist; write it first")
-            .with_field("entity"));
-    };
-    let before = match observations(&entity.properties) {
-        Some(known) => known,
-        None if entity.properties.get(OBSERVATIONS).is_none() => Vec::new(),
-        None => {
-            let message = "the entity's property `observations` is not a list of strings; replace it";
-            return Err(Error::new(ErrorKind::Conflict, operation, message));
-        }
-    };
-    let mut known = before.clone();
-    change(&mut known, input.observations);
-    if known != before {
-        entity.properties.insert(OBSERVATIONS, known);
-        check_entities(std::slice::from_ref(&entity))?;
-        graph.upsert_entities(vec![entity.clone()]).await?;
-    }
-    Ok(entity.into())
+    let changed = |known: &mut Vec<String>| change(known, &input.observations);
+    Ok(change::observations(operation, shared, &id, changed).await?.into())
 }
 
 #[derive(Deserialize, JsonSchema)]

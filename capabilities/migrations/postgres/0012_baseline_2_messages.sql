@@ -1,4 +1,4 @@
--- The schema of version 11, continued: the functions that write and remove messages.
+-- The schema of version 12, continued: the functions that write and remove messages.
 
 -- Appends messages, and returns their first and last number, or NULL if the idempotency key was used for other messages.
 CREATE FUNCTION larder.append(

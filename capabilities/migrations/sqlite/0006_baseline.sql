@@ -1,4 +1,4 @@
--- The schema of version 5: the tables of the five contracts that SQLite serves.
+-- The schema of version 6: the tables of the five contracts that SQLite serves.
 --
 -- Text columns compare by their bytes (BINARY), so ids that differ in any byte are different keys, and listings come in
 -- byte order. Text that may hold NUL (document contents, task texts, values) is a BLOB. Times are milliseconds since
@@ -144,11 +144,20 @@ CREATE INDEX embeddings_by_collection ON embeddings (collection);
 
 -- Graph ------------------------------------------------------------------------------------------------------------
 
+-- One row: the greatest revision of an entity so far. It never decreases, so an entity that is created again after its deletion
+-- gets a revision that it never had.
+CREATE TABLE entity_revisions (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+    last_revision INTEGER NOT NULL
+) STRICT;
+INSERT INTO entity_revisions (only_row, last_revision) VALUES (1, 0);
+
 CREATE TABLE entities (
     key INTEGER PRIMARY KEY,
     namespace TEXT NOT NULL,
     id TEXT NOT NULL,
     entity_type TEXT NOT NULL,
+    revision INTEGER NOT NULL,
     properties TEXT NOT NULL,
     UNIQUE (namespace, id)
 ) STRICT;

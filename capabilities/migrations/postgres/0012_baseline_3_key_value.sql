@@ -1,4 +1,4 @@
--- The schema of version 11, continued: key-value.
+-- The schema of version 12, continued: key-value.
 
 -- One row per bucket. The row outlives its keys, so that its revisions continue. Its lock orders the bucket's writers.
 -- `forgotten_revision` is the greatest revision of a tombstone that was dropped. `sweep_ms` is as in `threads`.

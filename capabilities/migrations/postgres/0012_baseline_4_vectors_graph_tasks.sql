@@ -1,4 +1,4 @@
--- The schema of version 11, continued: vectors, graph and tasks, and the compression of all tables.
+-- The schema of version 12, continued: vectors, graph and tasks, and the compression of all tables.
 
 -- Vectors -------------------------------------------------------------------------------------------------------------
 
@@ -69,11 +69,16 @@ $$;
 
 -- Graph ---------------------------------------------------------------------------------------------------------------
 
+-- The revisions of entities. A sequence never returns a number twice, so an entity that is created again after its deletion gets
+-- a revision that it never had. A write draws the number after it has locked the row, so the revisions of a row only increase.
+CREATE SEQUENCE larder.entity_revisions;
+
 -- `replaced` distinguishes replaced rows from created rows in an upsert.
 CREATE TABLE larder.entities (
     namespace TEXT COLLATE "C" NOT NULL,
     id TEXT COLLATE "C" NOT NULL,
     entity_type TEXT COLLATE "C" NOT NULL,
+    revision BIGINT NOT NULL DEFAULT nextval('larder.entity_revisions'),
     properties TEXT NOT NULL,
     replaced BOOLEAN NOT NULL DEFAULT false,
     PRIMARY KEY (namespace, id)

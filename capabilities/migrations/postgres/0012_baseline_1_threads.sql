@@ -1,4 +1,4 @@
--- The schema `larder` of version 11. This file: the clock, notifications and the threads of the history.
+-- The schema `larder` of version 12. This file: the clock, notifications and the threads of the history.
 --
 -- Text that names something compares by its bytes (COLLATE "C"), so ids that differ in any byte are different keys, and
 -- listings come in byte order. Text that may hold NUL is bytea. JSON is text: jsonb would rewrite its numbers. Times are
