@@ -3,7 +3,7 @@
 
 /// Returns the blocks of prose with their first line numbers: paragraphs, list items, table cells, headings.
 /// Excludes code, both blocks and inline code.
-pub fn blocks(text: &str) -> Vec<(usize, String)> {
+pub(super) fn blocks(text: &str) -> Vec<(usize, String)> {
     let (mut found, mut fenced, mut open) = (Vec::<(usize, String)>::new(), false, false);
     for (at, line) in text.lines().enumerate() {
         let (number, line) = (at + 1, line.trim());
@@ -41,14 +41,14 @@ pub fn blocks(text: &str) -> Vec<(usize, String)> {
 }
 
 /// Returns the text without inline code and without emphasis.
-pub fn without_code(text: &str) -> String {
+pub(super) fn without_code(text: &str) -> String {
     let parts = text.replace("``", "`");
     let parts = parts.split('`').enumerate().map(|(at, part)| if at % 2 == 0 { part } else { "`…`" });
     parts.collect::<String>().replace("**", "").replace("`…`", "code")
 }
 
 /// Returns the documentation of Rust items as prose, with each line at its number.
-pub fn documentation(source: &str) -> String {
+pub(super) fn documentation(source: &str) -> String {
     let doc = |line: &str| {
         let line = line.trim_start();
         line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::to_owned).unwrap_or_default()
@@ -57,15 +57,15 @@ pub fn documentation(source: &str) -> String {
 }
 
 /// A comment or a text of a program, with its first line number.
-pub struct Prose {
-    pub line: usize,
-    pub text: String,
-    pub is_comment: bool,
+pub(super) struct Prose {
+    pub(super) line: usize,
+    pub(super) text: String,
+    pub(super) is_comment: bool,
 }
 
 /// Returns the comments and the string literals of Rust code, without documentation. Comments on consecutive
 /// lines are one comment.
-pub fn rust(source: &str) -> Vec<Prose> {
+pub(super) fn rust(source: &str) -> Vec<Prose> {
     let mut found: Vec<Prose> = Vec::new();
     let (mut at, mut line, mut counted, mut comment_end) = (0, 1, 0, 0);
     while at < source.len() {
@@ -132,7 +132,7 @@ fn character(rest: &str) -> Option<usize> {
 }
 
 /// Returns the comments of a script or of a file with settings, and the messages that it prints.
-pub fn script(source: &str) -> Vec<Prose> {
+pub(super) fn script(source: &str) -> Vec<Prose> {
     let mut found: Vec<Prose> = Vec::new();
     let mut comment_end = 0;
     for (at, line) in source.lines().enumerate() {
