@@ -8,8 +8,8 @@ pub use bytes::Bytes;
 pub use crate::*;
 
 /// Implements a contract for a type by a macro, which gets each method with its arguments:
-/// `passing! { self KeyValueStore get(bucket, key) }`. A rule of the macro for one method replaces the call of
-/// that method.
+/// `passing! { self KeyValueStore get(bucket, key) }`. A rule of the macro for one method replaces the call
+/// of that method.
 ///
 /// Without a macro, it implements [`Store`](crate::Store) for a type by the calls of its field `inner`.
 #[doc(hidden)]
@@ -111,7 +111,8 @@ macro_rules! forward {
             get_task(board: &BoardId, task: &TaskId) -> Option<Task>;
             list_tasks(board: &BoardId, query: &TaskQuery, page: PageRequest<TaskPosition>)
                 -> Page<Task, TaskPosition>;
-            list_boards(conversation: Option<&ConversationId>, page: PageRequest<BoardId>) -> Page<Board, BoardId>;
+            list_boards(conversation: Option<&ConversationId>, page: PageRequest<BoardId>)
+                -> Page<Board, BoardId>;
             update_status(board: &BoardId, task: &TaskId, step: Transition) -> Task;
             increment_retry(board: &BoardId, task: &TaskId, token: Option<FencingToken>) -> RetryOutcome;
             force_retry(board: &BoardId, task: &TaskId) -> Task;

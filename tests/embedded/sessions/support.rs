@@ -127,12 +127,24 @@ macro_rules! probed {
         tokio::task::yield_now().await;
         $self.wrote(written)
     }};
-    ($self:ident $contract:ident append_many $arguments:tt) => { probed!(write $self append_many $arguments) };
-    ($self:ident $contract:ident replace $arguments:tt) => { probed!(write $self replace $arguments) };
-    ($self:ident $contract:ident get_messages $arguments:tt) => { probed!(read $self get_messages $arguments) };
-    ($self:ident $contract:ident tail $arguments:tt) => { probed!(read $self tail $arguments) };
-    ($self:ident $contract:ident tail_matching $arguments:tt) => { probed!(read $self tail_matching $arguments) };
-    ($self:ident $contract:ident page_after $arguments:tt) => { probed!(read $self page_after $arguments) };
+    ($self:ident $contract:ident append_many $arguments:tt) => {
+        probed!(write $self append_many $arguments)
+    };
+    ($self:ident $contract:ident replace $arguments:tt) => {
+        probed!(write $self replace $arguments)
+    };
+    ($self:ident $contract:ident get_messages $arguments:tt) => {
+        probed!(read $self get_messages $arguments)
+    };
+    ($self:ident $contract:ident tail $arguments:tt) => {
+        probed!(read $self tail $arguments)
+    };
+    ($self:ident $contract:ident tail_matching $arguments:tt) => {
+        probed!(read $self tail_matching $arguments)
+    };
+    ($self:ident $contract:ident page_after $arguments:tt) => {
+        probed!(read $self page_after $arguments)
+    };
     ($self:ident $contract:ident thread_info($thread:ident)) => {{
         let info = $self.inner.thread_info($thread).await;
         let arrived = $self.arrives.lock().unwrap().take();
