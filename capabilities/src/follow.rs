@@ -18,8 +18,9 @@ pub(crate) const OPERATION: &str = "history.subscribe";
 pub(crate) const LEASE: Duration = Duration::from_secs(300);
 /// The time for which a reader waits for a notification before it polls.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
-/// The age of the last look at all subscriptions after which a reader polls.
-const LOOK_AGE_MAX: Duration = Duration::from_secs(3);
+/// The age of the last look at all subscriptions after which a reader polls. It is longer than a look may take:
+/// if a slow look made all readers poll, they would make the next one slower still.
+const LOOK_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// The time at which a backend last looked at all of its subscriptions together. Its readers do not poll as
 /// long as it does so.
@@ -27,10 +28,16 @@ const LOOK_AGE_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct Looks(Arc<Mutex<Option<Instant>>>);
 
 impl Looks {
-    /// Notes that a look ended.
+    /// Notes that a look began or ended.
     #[cfg(feature = "postgres")]
     pub(crate) fn mark(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Notes that no look follows, so that readers poll again.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn end(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn are_recent(&self) -> bool {

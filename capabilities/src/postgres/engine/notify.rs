@@ -68,12 +68,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Looks at what is followed, again and again, while the database is open.
+/// Looks at what is followed, again and again, while the database is open. Subscriptions poll again when this
+/// task ends.
 async fn look(engine: Weak<Inner>, watched: Watched) {
+    let ending = Ending(watched);
     loop {
-        watched.wait_for_turn().await;
+        ending.0.wait_for_turn().await;
         let Some(inner) = engine.upgrade() else { return };
-        watched.look(&Engine { inner }).await;
+        ending.0.look(&Engine { inner }).await;
+    }
+}
+
+struct Ending(Watched);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -103,6 +103,11 @@ impl Watched {
         }
     }
 
+    /// Notes that no look follows.
+    pub(super) fn end(&self) {
+        self.looks.end();
+    }
+
     /// Looks as soon as possible: notifications may be lost.
     pub(super) fn look_soon(&self) {
         self.soon.notify_one();
@@ -165,6 +170,7 @@ impl Watched {
 
     /// Looks at everything that is followed.
     pub(super) async fn look(&self, engine: &Engine) {
+        self.looks.mark();
         let followed = self.followed();
         for part in followed.chunks(LOOK_MAX) {
             match engine.read(OPERATION, &part, |sql, part| Box::pin(counters(sql, part))).await {
