@@ -151,22 +151,10 @@ pub(crate) async fn four_sessions(place: Arc<Place>) {
 }
 
 async fn observe_together<H: rmcp::ClientHandler>(clients: &[Client<H>]) {
-    let person = json!({ "entities": [{ "id": "ann", "entity_type": "person" }] });
-    let observe = |(server, client): (usize, &Client<H>)| {
-        let person = person.clone();
-        async move {
-            // Each server creates the entity, as a model does that does not know it.
-            client.ok("graph_upsert_entities", person).await;
-            let add = |n: usize| {
-                let texts = json!({ "entity": "ann", "observations": [format!("{server} saw {n}")] });
-                client.ok("graph_add_observations", texts)
-            };
-            for start in (0..OBSERVATIONS).step_by(10) {
-                futures_util::future::join_all((start..start + 10).map(add)).await;
-            }
-        }
-    };
-    futures_util::future::join_all(clients.iter().enumerate().map(observe)).await;
+    futures_util::future::join_all(
+        clients.iter().enumerate().map(|(server, client)| observe(server, client)),
+    )
+    .await;
     let ann = clients[0].ok("graph_get", json!({ "entities": ["ann"] })).await;
     let kept: std::collections::BTreeSet<&str> = ann["entities"][0]["observations"]
         .as_array()
@@ -175,4 +163,17 @@ async fn observe_together<H: rmcp::ClientHandler>(clients: &[Client<H>]) {
         .map(|text| text.as_str().unwrap())
         .collect();
     assert_eq!(kept.len(), SERVERS * OBSERVATIONS, "observations kept of those acknowledged");
+}
+
+async fn observe<H: rmcp::ClientHandler>(server: usize, client: &Client<H>) {
+    // Each server creates the entity, as a model does that does not know it.
+    let person = json!({ "entities": [{ "id": "ann", "entity_type": "person" }] });
+    client.ok("graph_upsert_entities", person).await;
+    let add = |n: usize| {
+        let texts = json!({ "entity": "ann", "observations": [format!("{server} saw {n}")] });
+        client.ok("graph_add_observations", texts)
+    };
+    for start in (0..OBSERVATIONS).step_by(10) {
+        futures_util::future::join_all((start..start + 10).map(add)).await;
+    }
 }
