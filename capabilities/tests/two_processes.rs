@@ -4,6 +4,7 @@
 //! other process is a real one, with separate connections and locks.
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "two tests print what they measured")]
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -296,7 +297,7 @@ async fn a_commit_of_another_process_reaches_a_subscriber_within_milliseconds() 
         received.iter().zip(acknowledged).map(|(at, since)| at.saturating_sub(since)).collect();
     waits.sort_unstable();
     let (median, last) = (waits[waits.len() / 2], waits[waits.len() - 1]);
-    println!("a commit of another process was seen after {median:?} (median), {last:?} (maximum)");
+    eprintln!("a commit of another process was seen after {median:?} (median), {last:?} (maximum)");
     assert!(median <= MEDIAN_MAX, "{waits:?}");
 }
 
@@ -338,6 +339,6 @@ async fn idle_subscriptions_cost_less_than_a_hundredth_of_a_core() {
     assert!(Other::start(TEST, "idle", folder.path()).wait().success());
     let used = std::fs::read_to_string(folder.path().join("idle")).unwrap();
     let used = Duration::from_micros(used.parse().unwrap());
-    println!("1,000 idle subscriptions used {used:?} of {WHILE:?}");
+    eprintln!("1,000 idle subscriptions used {used:?} of {WHILE:?}");
     assert!(used <= WHILE / 100, "{used:?}");
 }

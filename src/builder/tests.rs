@@ -1,4 +1,4 @@
-use larder_kernel::{BlobKey, ErrorKind, Namespace, Outcome};
+use larder_kernel::{ErrorKind, Namespace, Outcome};
 
 use larder_capabilities::feature_of;
 use larder_kernel::Contract;
@@ -21,9 +21,18 @@ fn each_mistake_in_a_url_has_its_own_one_line_error() {
             "names a memory backend, which has no name; write `memory:`, open it once and \
                            share it",
         ),
-        ("memory:?size=s3cret", "has an unknown query parameter `size`; `memory:` takes `vector_index`"),
-        ("memory:?s3cret@h", "has an unknown query parameter; `memory:` takes `vector_index`"),
-        ("memory:?a&s3cret&b@h", "has an unknown query parameter; `memory:` takes `vector_index`"),
+        (
+            "memory:?size=s3cret",
+            "has an unknown query parameter `size`; `memory:` takes `vector_index` and `bytes_max`",
+        ),
+        (
+            "memory:?s3cret@h",
+            "has an unknown query parameter; `memory:` takes `vector_index` and `bytes_max`",
+        ),
+        (
+            "memory:?a&s3cret&b@h",
+            "has an unknown query parameter; `memory:` takes `vector_index` and `bytes_max`",
+        ),
         ("memory:?vector_index=s3cret", "has a `vector_index` other than `none` and `ivf`"),
         ("memory:#x", "contains a fragment; write a `#` in a path as `%23`"),
     ] {
@@ -65,7 +74,7 @@ fn a_malformed_path_of_a_folder_is_refused() {
         ("file://var/blobs", "names a host; write `file:./path` or `file:///absolute/path`"),
         (
             "file:./a?x=1",
-            "has an unknown query parameter `x`; `file:` takes `busy_timeout_ms` and `permissions`",
+            "has an unknown query parameter `x`; `file:` takes `busy_timeout_ms`, `permissions` and `mode`",
         ),
         (
             "file:./a?busy_timeout_ms=soon",
@@ -94,8 +103,11 @@ fn a_malformed_path_of_a_folder_is_refused() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
-    for url in ["sqlite:///var/a.db?busy_timeout_ms=250&synchronous=normal", "sqlite:./a.db?permissions=0660"]
-    {
+    for url in [
+        "sqlite:///var/a.db?busy_timeout_ms=250&synchronous=normal",
+        "sqlite:./a.db?permissions=0660",
+        "sqlite:./a.db?mode=ro",
+    ] {
         assert!(Registry::default().read(url).is_ok(), "{url}");
     }
     for (url, message) in [
@@ -117,9 +129,9 @@ fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
             "has a `busy_timeout_ms` that is not a number from 0 to 2147483647",
         ),
         (
-            "sqlite:a.db?mode=ro",
-            "has an unknown query parameter `mode`; `sqlite:` takes `synchronous`, `busy_timeout_ms` and \
-             `permissions`",
+            "sqlite:a.db?cache=shared",
+            "has an unknown query parameter `cache`; `sqlite:` takes `synchronous`, `busy_timeout_ms`, \
+             `permissions` and `mode`",
         ),
     ] {
         assert_eq!(refused(url).message(), message, "{url}");
@@ -223,8 +235,12 @@ async fn a_folder_is_opened_with_its_backend_and_not_replaced() {
 
     let folder = scratch.path().join("blobs");
     let backend = Backend::open(&format!("file:{}", folder.display())).await.unwrap();
-    std::fs::rename(&folder, scratch.path().join("moved")).unwrap();
     let stores = backend.stores(&Namespace::new("n").unwrap()).await;
-    stores.blobs().unwrap().put(BlobKey::new("k").unwrap(), "v").await.unwrap();
-    assert!(scratch.path().join("moved/n=/k").exists() && !folder.exists());
+    stores.blobs().unwrap().put("k", "v").await.unwrap();
+    std::fs::rename(&folder, scratch.path().join("moved")).unwrap();
+    let error = stores.blobs().unwrap().put("k", "w").await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::NotApplied));
+    assert!(!folder.exists());
+    std::fs::rename(scratch.path().join("moved"), &folder).unwrap();
+    assert_eq!(stores.blobs().unwrap().get("k").await.unwrap(), "v");
 }

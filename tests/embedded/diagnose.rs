@@ -15,7 +15,7 @@ use larder::Backend;
 #[cfg(any(feature = "sqlite", feature = "fs"))]
 use larder::diagnose::opening_changes;
 use larder::diagnose::{Check, CheckStatus, Diagnosis, diagnose};
-use larder_kernel::ErrorKind;
+use larder_kernel::{ErrorKind, Namespace};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -54,7 +54,7 @@ async fn memory_keeps_nothing_and_a_malformed_url_is_an_error() {
         text.starts_with(r#"{"backend":"memory","checks":[{"name":"durability","status":"warn""#),
         "{text}"
     );
-    let error = diagnose("memory:?s3cret=1", LONG).await.unwrap_err();
+    let error = diagnose("memory:?size=s3cret", LONG).await.unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidInput, Some("url")));
     assert!(!format!("{error:?}").contains("s3cret"));
 }
@@ -184,7 +184,11 @@ async fn a_diagnosis_does_not_change_the_folder() {
     assert_eq!(named(&absent, "reach").status, CheckStatus::Warn);
     assert!(!root.exists() && opening_changes(&url).unwrap().is_some());
 
-    Backend::open(&url).await.unwrap().close().await;
+    let backend = Backend::open(&url).await.unwrap();
+    let stores = backend.stores(&Namespace::new("n").unwrap()).await;
+    stores.blobs().unwrap().put("k", "v").await.unwrap();
+    drop(stores);
+    backend.close().await;
     let before = everything(scratch.path());
     let found = diagnose(&url, LONG).await.unwrap();
     assert_eq!(everything(scratch.path()), before, "looking changed something");

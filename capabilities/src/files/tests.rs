@@ -1,5 +1,7 @@
 //! Tests of the drivers of files: permissions, volatile file systems, and places that move.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};

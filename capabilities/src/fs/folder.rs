@@ -27,8 +27,8 @@ impl Folder {
     pub(super) fn open(config: FsConfig, format: i64) -> Result<Self> {
         const OPERATION: &str = "blobs.open";
         let io = |error| failed(OPERATION, error, Outcome::NotApplied);
-        let root = std::path::absolute(&config.root).map_err(io)?;
-        let config = FsConfig { root, ..config };
+        let mut config = config;
+        config.root = std::path::absolute(&config.root).map_err(io)?;
         let folder = Self { config, format, engine: OnceLock::new(), opening: Mutex::default() };
         if folder.for_reading(OPERATION)?.is_none() {
             let above = above(&folder.config.root).map_err(io)?;

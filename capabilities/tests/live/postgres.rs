@@ -97,20 +97,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         writers::a_thread_that_somebody_works_on_holds_up_no_other;
     ];
     let mut trials = trials;
-    // These need a second server in front of the first, or behind it.
-    macro_rules! trials_of {
-        ($variable:literal: $($test:path;)*) => {
-            let ignored = std::env::var($variable).is_err();
-            trials.extend([$(trial(stringify!($test), $test, ignored)),*]);
-        };
-    }
-    trials_of!["LARDER_POSTGRES_REPLICA_URL": standby::a_standby_is_unavailable_and_not_forbidden;];
-    trials_of![
-        "LARDER_PGBOUNCER_URL":
-        pooler::every_contract_works_through_a_pooler_and_disturbs_no_other_client;
-        pooler::changes_are_found_through_a_pooler_within_two_seconds;
-        pooler::a_pooler_is_diagnosed_and_its_refusals_are_named;
-    ];
+    trials.extend(trials_with_more_servers());
     #[cfg(feature = "sqlx-interop")]
     let trials = {
         trials.extend(trials![
@@ -122,6 +109,24 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trials
     };
     crate::groups::run("postgres", arguments, trials)
+}
+
+/// Returns the tests that need a second server in front of the first, or behind it.
+fn trials_with_more_servers() -> Vec<Trial> {
+    macro_rules! trials {
+        ($variable:literal: $($test:path),*) => {
+            [$(trial(stringify!($test), $test, std::env::var($variable).is_err())),*]
+        };
+    }
+    let mut trials: Vec<Trial> =
+        trials!["LARDER_POSTGRES_REPLICA_URL": standby::a_standby_is_unavailable_and_not_forbidden].into();
+    trials.extend(trials![
+        "LARDER_PGBOUNCER_URL":
+        pooler::every_contract_works_through_a_pooler_and_disturbs_no_other_client,
+        pooler::changes_are_found_through_a_pooler_within_two_seconds,
+        pooler::a_pooler_is_diagnosed_and_its_refusals_are_named
+    ]);
+    trials
 }
 
 fn trial<F: Future<Output = ()>>(

@@ -32,7 +32,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("parsing::over_http", None, parsing::http),
         trial("parsing::arguments_as_clients_send_them", None, parsing::arguments),
         Trial::test("memory::four_sessions_keep_every_observation", || {
-            run(Arc::new(Place::at("memory:".to_owned())), graph::four_sessions)
+            run(&Arc::new(Place::at("memory:".to_owned())), graph::four_sessions)
         }),
         trial("http::listening_beyond_this_machine_needs_a_token", None, |_| http::beyond_loopback()),
     ];
@@ -69,15 +69,15 @@ fn trial<F: Future<Output = ()>>(
                 Err(_) => return Err(format!("{variable} is not set").into()),
             },
         };
-        run(Arc::new(place), test)
+        run(&Arc::new(place), test)
     };
     Trial::test(name, start).with_ignored_flag(ignored)
 }
 
-fn run<F: Future<Output = ()>>(place: Arc<Place>, test: impl FnOnce(Arc<Place>) -> F) -> Result<(), Failed> {
+fn run<F: Future<Output = ()>>(place: &Arc<Place>, test: impl FnOnce(Arc<Place>) -> F) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(Failed::from)?;
-    runtime.block_on(test(Arc::clone(&place)));
+    runtime.block_on(test(Arc::clone(place)));
     runtime.block_on(place.erase());
     Ok(())
 }

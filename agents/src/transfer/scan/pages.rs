@@ -8,6 +8,8 @@ use larder_kernel::{Contract, Page, PageRequest, Result};
 use crate::transfer::missing::Skips;
 
 type Fetch<T, K> = Box<dyn Fn(PageRequest<K>) -> BoxFuture<'static, Result<Page<T, K>>> + Send>;
+/// A function of a position.
+type After<K, R> = Box<dyn Fn(Option<&K>) -> R + Send>;
 
 /// The items of a listing, with one page in memory at a time.
 pub(super) struct Pages<T, K> {
@@ -24,10 +26,10 @@ struct Damage<K> {
     skips: Skips,
     contract: Contract,
     /// Returns the name of the item after a position.
-    place: Box<dyn Fn(Option<&K>) -> String + Send>,
+    place: After<K, String>,
     /// Returns the next position after a position; `None` at the end. Without it, a damaged item ends the
     /// listing.
-    step: Option<Box<dyn Fn(Option<&K>) -> Option<K> + Send>>,
+    step: Option<After<K, Option<K>>>,
     /// The number of pages to read with one item each, to find the damaged item.
     single_pages: usize,
     /// True if the item before was damaged too; both are listed as one.

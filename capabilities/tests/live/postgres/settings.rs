@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::connections::{run, user};
 use super::outage::{drop_role, says};
-use super::{open, with_database};
+use super::{Postgres, open, with_database};
 
 /// Settings that decide whether a session begins, may write or where tables are, as their names say. The one
 /// for debugging runs each statement in a worker, which begins with the role's time limits, of 1 ms here.
@@ -56,33 +56,37 @@ const DECOYS: &str = "CREATE SCHEMA decoys; GRANT USAGE ON SCHEMA decoys TO PUBL
     CREATE OPERATOR decoys.= (LEFTARG = text, RIGHTARG = text, FUNCTION = decoys.no);
     CREATE TABLE decoys.pg_extension (extname name, extversion text)";
 
+macro_rules! say {
+    ($said:ident, $what:expr) => {
+        writeln!($said, "{:?}", $what).unwrap()
+    };
+}
+
 /// Uses every contract, and returns what the stores said.
 pub(super) async fn exercise(url: &str, namespace: &str) -> larder_kernel::Result<String> {
     let (mut said, namespace) = (String::new(), Namespace::new(namespace)?);
-    macro_rules! say {
-        ($what:expr) => {
-            writeln!(said, "{:?}", $what).unwrap()
-        };
-    }
     let postgres = open(url).await?;
     let (history, thread) = (postgres.history(namespace.clone()), Thread::new("a", "s")?);
     for text in [r"back\slash", "it's", "NULL", "{}", "日本", ""] {
-        say!(history.append(&thread, ChatMessage::user(text)).await?);
+        say!(said, history.append(&thread, ChatMessage::user(text)).await?);
     }
     history.append(&Thread::new("ä", "S")?, ChatMessage::user("other")).await?;
-    say!(history.tail(&thread, None, 10).await?.iter().map(|m| m.message.text.clone()).collect::<Vec<_>>());
-    say!(history.fork(&thread, &Thread::new("b", "s")?, Some(Seq::new(3))).await?);
-    say!(history.list_threads(None, PageRequest::first(10)).await?.items.len());
-    say!(history.list_threads(Some(&AgentId::new("ä")?), PageRequest::first(10)).await?.items.len());
+    say!(
+        said,
+        history.tail(&thread, None, 10).await?.iter().map(|m| m.message.text.clone()).collect::<Vec<_>>()
+    );
+    say!(said, history.fork(&thread, &Thread::new("b", "s")?, Some(Seq::new(3))).await?);
+    say!(said, history.list_threads(None, PageRequest::first(10)).await?.items.len());
+    say!(said, history.list_threads(Some(&AgentId::new("ä")?), PageRequest::first(10)).await?.items.len());
     let (values, bucket) = (postgres.key_value(namespace.clone()), BucketName::new("b")?);
     for key in ["a", "A", "ä", r"\x41", "NULL"] {
-        say!(values.set(&bucket, &Key::new(key)?, key.to_owned().into()).await?);
+        say!(said, values.set(&bucket, &Key::new(key)?, key.to_owned().into()).await?);
     }
     let listed = values.list(&bucket, "", PageRequest::first(10)).await?;
-    say!(listed.items.iter().map(|item| (item.key.clone(), item.revision)).collect::<Vec<_>>());
-    say!(values.get(&bucket, &Key::new(r"\x41")?).await?.map(|entry| entry.value));
-    say!(values.list(&bucket, "\\", PageRequest::first(10)).await?.items.len());
-    say!(values.delete(&bucket, &Key::new("A")?, None).await?);
+    say!(said, listed.items.iter().map(|item| (item.key.clone(), item.revision)).collect::<Vec<_>>());
+    say!(said, values.get(&bucket, &Key::new(r"\x41")?).await?.map(|entry| entry.value));
+    say!(said, values.list(&bucket, "\\", PageRequest::first(10)).await?.items.len());
+    say!(said, values.delete(&bucket, &Key::new("A")?, None).await?);
     let (tasks, board) = (postgres.tasks(namespace.clone()), BoardId::new("c", "a")?);
     tasks.create_task_list(&board, NewBoard::default()).await?;
     let metadata = Metadata::new().with("n", 1.5e300).with("s", r"\n");
@@ -90,11 +94,11 @@ pub(super) async fn exercise(url: &str, namespace: &str) -> larder_kernel::Resul
         ["t1", "t2"].map(|id| Ok(NewTask::new(TaskId::new(id)?, "Do it").with_metadata(metadata.clone())));
     tasks.add_tasks(&board, new.into_iter().collect::<larder_kernel::Result<_>>()?).await?;
     let worker = WorkerId::new("w")?;
-    say!(tasks.claim(&board, &worker, Duration::from_secs(60)).await?.map(|claim| claim.task.id));
+    say!(said, tasks.claim(&board, &worker, Duration::from_secs(60)).await?.map(|claim| claim.task.id));
     let all = tasks.list_tasks(&board, &TaskQuery::default(), PageRequest::first(10)).await?.items;
-    say!(all.iter().map(|task| (&task.id, task.status, &task.metadata)).collect::<Vec<_>>());
-    say!(tasks.delete_board(&board).await?);
-    say!(tasks.get_task(&board, &TaskId::new("t2")?).await.map_err(|error| error.kind()));
+    say!(said, all.iter().map(|task| (&task.id, task.status, &task.metadata)).collect::<Vec<_>>());
+    say!(said, tasks.delete_board(&board).await?);
+    say!(said, tasks.get_task(&board, &TaskId::new("t2")?).await.map_err(|error| error.kind()));
     let (graph, kind) = (postgres.graph(namespace.clone()), EntityType::new("person")?);
     let ids = [EntityId::new("e")?, EntityId::new("E")?];
     graph.upsert_entities(ids.iter().map(|id| Entity::new(id.clone(), kind.clone())).collect()).await?;
@@ -102,9 +106,22 @@ pub(super) async fn exercise(url: &str, namespace: &str) -> larder_kernel::Resul
     let relationship = Relationship::new(RelationshipId::new("r")?, knows, ids[0].clone(), ids[1].clone());
     graph.upsert_relationships(vec![relationship]).await?;
     let query = NeighborQuery::default().with_direction(Direction::Both);
-    say!(graph.neighbors(&ids[1], &query).await?.entities.len());
-    say!(graph.delete_entity(&ids[0]).await?);
-    say!(graph.neighbors(&ids[1], &query).await?.entities.len());
+    say!(said, graph.neighbors(&ids[1], &query).await?.entities.len());
+    say!(said, graph.delete_entity(&ids[0]).await?);
+    say!(said, graph.neighbors(&ids[1], &query).await?.entities.len());
+    exercise_vectors(&postgres, &namespace, &mut said).await?;
+    for erased in [history.erase().await, values.erase().await, tasks.erase().await, graph.erase().await] {
+        erased?;
+    }
+    postgres.close().await;
+    Ok(said)
+}
+
+async fn exercise_vectors(
+    postgres: &Postgres,
+    namespace: &Namespace,
+    said: &mut String,
+) -> larder_kernel::Result<()> {
     let vectors = postgres.vectors(namespace.clone(), None).await?;
     let space = CollectionName::new("space")?;
     let documents = (0_u8..20).map(|number| {
@@ -118,15 +135,10 @@ pub(super) async fn exercise(url: &str, namespace: &str) -> larder_kernel::Resul
     vectors.put(&space, documents, PutMode::Upsert).await?;
     let request = SearchRequest::new(Embedding::new(vec![0.6, 0.8])?).with_limit(5);
     let hits = vectors.search(&space, &request).await?;
-    say!(hits.iter().map(|hit| (&hit.id, hit.score, &hit.metadata)).collect::<Vec<_>>());
+    say!(said, hits.iter().map(|hit| (&hit.id, hit.score, &hit.metadata)).collect::<Vec<_>>());
     let filtered = request.clone().with_filter(Filter::eq("even", true));
-    say!(vectors.search(&space, &filtered).await?.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>());
-    for erased in [history.erase().await, values.erase().await, tasks.erase().await, graph.erase().await] {
-        erased?;
-    }
-    vectors.erase().await?;
-    postgres.close().await;
-    Ok(said)
+    say!(said, vectors.search(&space, &filtered).await?.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>());
+    vectors.erase().await
 }
 
 /// Returns values other than the default for each setting of the server that a role may have.

@@ -30,7 +30,7 @@ pub(crate) async fn a_standby_is_unavailable_and_not_forbidden() {
                 },
                 // The database or its schema does not exist yet.
                 Err(error) => {
-                    assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unavailable), "{error}")
+                    assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unavailable), "{error}");
                 }
             }
             assert!(began.elapsed() < Duration::from_secs(30), "the standby does not follow");

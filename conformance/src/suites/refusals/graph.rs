@@ -80,12 +80,13 @@ fn entities() -> Vec<Refusal> {
 
 /// The rows of conditional writes. Invalid input takes precedence over a condition that does not hold.
 fn writes() -> Vec<Refusal> {
-    let ways: [(&str, fn(Entity) -> EntityWrite); 3] = [
+    type Way = (&'static str, fn(Entity) -> EntityWrite);
+    const WAYS: [Way; 3] = [
         ("replaced", EntityWrite::replace),
         ("created", EntityWrite::create),
         ("merged", EntityWrite::merge),
     ];
-    let rows = ways.into_iter().flat_map(|(way, write)| {
+    let rows = WAYS.into_iter().flat_map(|(way, write)| {
         entity_rows(&|what: String, field, limit, batch, properties: Option<&'static Metadata>, at| {
             Refusal::new("graph.write_entities", format!("{what}, {way}"), field, limit, move |stores| {
                 let (properties, batch): (_, EntityBatch) = (properties.cloned().unwrap_or_default(), batch);
