@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use larder::{Registry, Stores, redact_url};
-use larder_kernel::Namespace;
+use larder_kernel::{ErrorKind, Namespace};
 
 use crate::live::sentence;
 use crate::opening::{self, Access};
@@ -84,10 +84,14 @@ async fn open(registry: &Registry, args: &Args) -> Result<Stores, String> {
     }
     let backend = opening::backend(registry, &args.url, Access::Read).await?;
     let stores = backend.stores(&args.namespace).await;
-    match stores.errors().first() {
-        Some((_, error)) => Err(cannot(sentence(error))),
-        None => Ok(stores),
+    for (contract, error) in stores.errors() {
+        // Opening it for writing may create it, as the vectors of Postgres. The others can be shown.
+        if error.kind() != ErrorKind::Unsupported || stores.contracts().is_empty() {
+            return Err(cannot(sentence(error)));
+        }
+        output::note(format_args!("{contract} is not shown: {}", sentence(error)));
     }
+    Ok(stores)
 }
 
 #[cfg(feature = "browse")]

@@ -74,7 +74,7 @@ async fn side(
     }
     let stores = place.stores_for(request).await;
     if let Some((_, error)) = stores.errors().first() {
-        return Err(cannot_open(url, error));
+        return Err(format!("{} (--contract selects what to move)", cannot_open(url, error)));
     }
     Ok(stores.set().clone())
 }
