@@ -18,8 +18,8 @@ pub(crate) const OPERATION: &str = "history.subscribe";
 pub(crate) const LEASE: Duration = Duration::from_secs(300);
 /// The time for which a reader waits for a notification before it polls.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
-/// The age of the last look at all subscriptions after which a reader polls. It is longer than a look may take:
-/// if a slow look made all readers poll, they would make the next one slower still.
+/// The age of the last look at all subscriptions after which a reader polls. It is longer than a look may
+/// take: if a slow look made all readers poll, they would make the next one slower still.
 const LOOK_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// The time at which a backend last looked at all of its subscriptions together. Its readers do not poll as

@@ -10,13 +10,12 @@ mod turns;
 
 use std::process::Command;
 
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 
 const VARIABLE: &str = "LARDER_S3_S3S_URL";
 
-/// The test waits for its server most of the time, so it runs with the cases of the live services.
-pub(crate) fn trial() -> Trial {
+pub(crate) fn group(arguments: &Arguments) -> bool {
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let url = std::env::var(VARIABLE);
     let ignored = url.is_err() && !required;
@@ -26,7 +25,8 @@ pub(crate) fn trial() -> Trial {
         passes_with_conditions(&url);
         Ok(())
     };
-    Trial::test("writes_under_a_condition_are_declared_and_hold", run).with_ignored_flag(ignored)
+    let trial = Trial::test("writes_under_a_condition_are_declared_and_hold", run).with_ignored_flag(ignored);
+    crate::groups::run("conditional", arguments, vec![trial])
 }
 
 fn passes_with_conditions(url: &str) {

@@ -24,8 +24,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let runtime = Arc::new(runtime);
     let scratch = tempfile::tempdir().expect("a temporary folder");
-    // The longest test is the first.
-    let mut trials = vec![crate::conditional::trial()];
+    let mut trials = Vec::new();
     for service in &SERVICES {
         trials.extend(of_service(service, &runtime, scratch.path(), &options, required));
     }

@@ -51,6 +51,8 @@ const GROUPS: &[(&str, Group)] = &[
     #[cfg(feature = "full")]
     ("live", live::group),
     #[cfg(feature = "full")]
+    ("conditional", conditional::group),
+    #[cfg(feature = "full")]
     ("kill", kill::group),
     #[cfg(feature = "full")]
     ("scale", scale::group),

@@ -55,7 +55,7 @@ pub trait GraphStore: Store {
     /// raises its revision. A program that changes an entity reads it with `get_stored_entities` and writes
     /// it back at the revision that it read, or merges the properties that it sets. Either way it loses no
     /// change of another program. A revision has no meaning in another store: a copy assigns new ones. All
-    /// namespaces of a backend may share one counter, so only the order of an entity's revisions has a meaning.
+    /// namespaces of a backend may share one counter, so only the order of an entity's revisions matters.
     ///
     /// - **GRAPH-045** Each write of an existing entity gives it a greater revision, and `write_entities`
     ///   returns for each entity its new revision and whether it was created.
