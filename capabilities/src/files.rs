@@ -5,6 +5,7 @@ mod identity;
 mod permissions;
 mod volatile;
 
+#[cfg_attr(not(feature = "sqlite"), expect(unreachable_pub, reason = "public in the module of SQLite"))]
 pub use config::BUSY_TIMEOUT_DEFAULT;
 pub(crate) use config::{BUSY_TIMEOUT_MS_MAX, busy_timeout_default, millis};
 pub(crate) use identity::{Identity, identity};

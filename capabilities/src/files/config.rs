@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 /// Default for the time that a call waits for a lock of another process.
+#[cfg_attr(not(feature = "sqlite"), expect(unreachable_pub, reason = "public in the module of SQLite"))]
 pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// SQLite counts milliseconds in 31 bits.
 pub(crate) const BUSY_TIMEOUT_MS_MAX: u64 = 2_147_483_647;
