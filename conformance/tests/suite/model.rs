@@ -115,8 +115,13 @@ fn wrong_documents_are_seen() {
 
 #[test]
 fn wrong_graphs_are_seen() {
-    let of_cypher = ["cypher_is_declared_but_missing", "cypher_is_there_but_undeclared"];
-    assert_sees(Contract::Graph, &of_cypher);
+    let of_cypher_of_limits_and_of_absent_entities = [
+        "cypher_is_declared_but_missing",
+        "cypher_is_there_but_undeclared",
+        "a_merge_ignores_the_limit",
+        "missing_stored_entities_leave_no_gap",
+    ];
+    assert_sees(Contract::Graph, &of_cypher_of_limits_and_of_absent_entities);
 }
 
 #[test]

@@ -19,6 +19,7 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("BoardId", "an address: a backend that ignored a further part would mix up two boards"),
     ("ByteRange", "the three forms of a range in HTTP"),
     ("Contract", "code that copies, erases or encrypts every contract must not compile without a new one"),
+    ("DamagedBlob", "the source of an error, in a hidden module: one key"),
     ("Direction", "a directed edge has two directions, and both"),
     ("Outcome", "a failed write certainly did not happen, or it may have happened"),
     ("RetryOutcome", "a task has a retry left, or none"),

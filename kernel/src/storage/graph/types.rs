@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::write::WrittenEntity;
-use crate::check::size;
 use crate::filter::Filter;
 use crate::id::{EntityId, EntityType, RelationshipId, RelationshipType};
 use crate::limits::PAGE_ITEMS_MAX;
@@ -90,13 +88,6 @@ impl UpsertReport {
     #[must_use]
     pub fn new(created: u64, replaced: u64) -> Self {
         Self { created, replaced }
-    }
-
-    /// Counts the results of writes.
-    #[must_use]
-    pub fn of(written: &[WrittenEntity]) -> Self {
-        let created = size(written.iter().filter(|one| one.created).count());
-        Self { created, replaced: size(written.len()) - created }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::types::Entity;
+use super::types::{Entity, UpsertReport};
+use crate::check::size;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Revision;
 use crate::metadata::Metadata;
@@ -156,6 +157,15 @@ pub struct WrittenEntity {
     pub revision: Revision,
     /// `true` if the write created the entity.
     pub created: bool,
+}
+
+impl UpsertReport {
+    /// Counts the results of writes.
+    #[must_use]
+    pub fn of(written: &[WrittenEntity]) -> Self {
+        let created = size(written.iter().filter(|one| one.created).count());
+        Self::new(created, size(written.len()) - created)
+    }
 }
 
 impl WrittenEntity {
