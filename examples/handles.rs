@@ -14,6 +14,7 @@ async fn history(url: &str) -> larder::Result<()> {
     for message in history.tail(&thread, 20).await? {
         println!("{}", message.text());
     }
+    stores.close().await;
     Ok(())
 }
 
@@ -25,6 +26,7 @@ async fn vectors(url: &str) -> larder::Result<()> {
     for hit in vectors.search("notes", [1.0, 0.0], 1).await? {
         println!("{}", hit.content);
     }
+    stores.close().await;
     Ok(())
 }
 
@@ -37,6 +39,7 @@ async fn graph(url: &str) -> larder::Result<()> {
     for reached in graph.neighbors("ada", 1).await?.entities {
         println!("{} at {}", reached.entity.id, reached.hops);
     }
+    stores.close().await;
     Ok(())
 }
 
@@ -47,6 +50,7 @@ async fn blobs(url: &str) -> larder::Result<()> {
     for blob in blobs.list("tickets/").await? {
         println!("{}: {:?}", blob.key, blobs.get(blob.key.clone()).await?);
     }
+    stores.close().await;
     Ok(())
 }
 
@@ -60,6 +64,7 @@ async fn tasks(url: &str) -> larder::Result<()> {
     while let Some(claim) = tasks.claim(&board, "worker-1", Duration::from_secs(30)).await? {
         println!("{}", tasks.succeed(&board, &claim, "Seat 61").await?.title);
     }
+    stores.close().await;
     Ok(())
 }
 
@@ -70,6 +75,7 @@ async fn key_value(url: &str) -> larder::Result<()> {
     if let Some(value) = key_value.get("trips", "basel").await? {
         println!("{value:?}");
     }
+    stores.close().await;
     Ok(())
 }
 
