@@ -11,7 +11,7 @@ const GRAPHS: &str = "a table maps namespaces to graphs";
 /// Diagnoses the database.
 pub(crate) async fn diagnose(config: &AgeConfig, findings: &Findings) {
     let Some(mut session) = postgres::diagnose(&config.postgres, false, findings).await else { return };
-    postgres::add(findings, "age", AGE, async { Ok(checks(look(session.anew().await).await?)) }).await;
+    postgres::add(findings, "age", AGE, async { Ok(checks(look(session.question().await).await?)) }).await;
     postgres::close(session).await;
 }
 

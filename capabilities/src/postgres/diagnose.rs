@@ -50,18 +50,18 @@ pub(crate) async fn diagnose(config: &PostgresConfig, vectors: bool, findings: &
     findings.add(pooler(session.mode));
     let s = &mut session;
     // Only queries and no session settings: behind a pooler, other programs would inherit the settings.
-    let writable = add(findings, "writable", WRITABLE, writable(s.anew().await)).await;
-    add(findings, "server_version", VERSION, server(s.anew().await)).await;
-    let there = add(findings, "schema", SCHEMA, version(s.anew().await, config.migrate)).await;
-    add(findings, "rights", RIGHTS, rights(s.anew().await, there.is_some())).await;
+    let writable = add(findings, "writable", WRITABLE, writable(s.question().await)).await;
+    add(findings, "server_version", VERSION, server(s.question().await)).await;
+    let there = add(findings, "schema", SCHEMA, version(s.question().await, config.migrate)).await;
+    add(findings, "rights", RIGHTS, rights(s.question().await, there.is_some())).await;
     if vectors {
-        add(findings, "pgvector", VECTORS, pgvector(s.anew().await)).await;
+        add(findings, "pgvector", VECTORS, pgvector(s.question().await)).await;
     }
-    add(findings, "durability", DURABLE, durability(s.anew().await)).await;
-    add(findings, "superuser", USER, user(s.anew().await)).await;
-    add(findings, "connections", CONNECTIONS, connections(s.anew().await, config.pool_size)).await;
-    add(findings, "tls", TLS, tls(s.anew().await, is_this_machine(&config.connect))).await;
-    add(findings, "clock", REACH, times(s.anew().await)).await;
+    add(findings, "durability", DURABLE, durability(s.question().await)).await;
+    add(findings, "superuser", USER, user(s.question().await)).await;
+    add(findings, "connections", CONNECTIONS, connections(s.question().await, config.pool_size)).await;
+    add(findings, "tls", TLS, tls(s.question().await, is_this_machine(&config.connect))).await;
+    add(findings, "clock", REACH, times(s.question().await)).await;
     writable.map(|()| session)
 }
 
@@ -370,7 +370,7 @@ async fn times(connection: &mut PgConnection) -> Fallible<Vec<Check>> {
 /// Closes the connection with a goodbye to the server, within a short time limit.
 pub(crate) async fn close(mut session: Session) {
     let goodbye = async {
-        session.anew().await;
+        session.question().await;
         sqlx::raw_sql("ROLLBACK").execute(&mut session.connection).await?;
         session.connection.close().await
     };

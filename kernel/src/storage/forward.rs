@@ -15,11 +15,12 @@ pub use crate::*;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! forward {
-    (Store for $type:ty) => {
+    ($([$($generics:tt)*])? Store for $type:ty) => {
         const _: () = {
             use $crate::storage::forward::*;
             #[async_trait]
-            impl Store for $type {
+            #[deny(clippy::missing_trait_methods)]
+            impl<$($($generics)*)?> Store for $type {
                 fn namespace(&self) -> &Namespace {
                     self.inner.namespace()
                 }

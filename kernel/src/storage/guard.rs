@@ -7,15 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use super::options::{OptionSet, RequestOption};
 use super::{Contract, Store};
 use crate::error::Result;
-use crate::{
-    BlobStore, Capabilities, GraphStore, HistoryProvider, KeyValueStore, Namespace, TaskStore, VectorStore,
-    forward,
-};
+use crate::{BlobStore, GraphStore, HistoryProvider, KeyValueStore, TaskStore, VectorStore, forward};
 
 /// A store that honors fewer options than requests have.
 struct Guarded<S: ?Sized> {
@@ -64,25 +59,7 @@ impl<S: Store + ?Sized> fmt::Debug for Guarded<S> {
     }
 }
 
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<S: Store + ?Sized> Store for Guarded<S> {
-    fn namespace(&self) -> &Namespace {
-        self.inner.namespace()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn options(&self) -> OptionSet {
-        self.inner.options()
-    }
-
-    async fn erase(&self) -> Result<()> {
-        self.inner.erase().await
-    }
-}
+forward!([S: Store + ?Sized] Store for Guarded<S>);
 
 /// Returns the options that at least one of the requests sets.
 fn all<T>(requests: &[T], options: impl Fn(&T) -> OptionSet) -> OptionSet {
@@ -164,11 +141,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
+    use async_trait::async_trait;
     use bytes::Bytes;
 
     use super::*;
     use crate::{
-        BucketName, ErrorKind, Key, KeyValueCondition, KeyValuePutOptions, Outcome, Revision, StoreSet,
+        BucketName, Capabilities, ErrorKind, Key, KeyValueCondition, KeyValuePutOptions, Namespace, Outcome,
+        Revision, StoreSet,
     };
 
     /// A store that honors conditions, and ignores the time to live of a key.

@@ -49,15 +49,7 @@ pub(super) async fn write_entities(
     for row in &rows {
         stored.insert(row.try_get::<&str, _>(0)?, agtype::entity(row.try_get(3)?)?.properties);
     }
-    let mut changed = Vec::new();
-    for write in writes {
-        let id = write.entity.id.as_str();
-        let held = written.get(id).filter(|one| !one.created);
-        let entity = write.apply(held.and_then(|one| Some((one.revision, stored.get(id)?))))?;
-        if held.is_some() {
-            changed.push(entity);
-        }
-    }
+    let changed = upsert::changed(writes, &written, &stored)?;
     let rows = update(connection, graph, &changed).await?;
     written.extend(upsert::written(&rows)?);
     in_order(OPERATION, writes, &written)

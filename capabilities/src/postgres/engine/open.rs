@@ -45,7 +45,7 @@ impl Session {
 
     /// Returns the connection for a question. Behind a pooler, each question is in a transaction, so that all
     /// of its parts reach the same server connection.
-    pub(crate) async fn anew(&mut self) -> &mut PgConnection {
+    pub(crate) async fn question(&mut self) -> &mut PgConnection {
         if self.mode == Mode::Pooled {
             // The question reports a lost connection.
             let _ = self.connection.clear_cached_statements().await;

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use larder_kernel::{EntityWrite, Error, ErrorKind, Relationship, Revision, UpsertReport, WrittenEntity};
+use larder_kernel::{
+    Entity, EntityWrite, Error, ErrorKind, Metadata, Relationship, Revision, UpsertReport, WrittenEntity,
+};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -16,6 +18,25 @@ pub(crate) fn written(rows: &[PgRow]) -> Fallible<HashMap<&str, WrittenEntity>> 
         Ok((PgRow::try_get(row, 0)?, WrittenEntity::new(revision, row.try_get(2)?)))
     };
     rows.iter().map(one).collect()
+}
+
+/// Checks the condition of each write, and returns the existing entities as the writes leave them. `stored`
+/// has the properties of the existing ones.
+pub(crate) fn changed(
+    writes: &[EntityWrite],
+    written: &HashMap<&str, WrittenEntity>,
+    stored: &HashMap<&str, Metadata>,
+) -> Fallible<Vec<Entity>> {
+    let mut changed = Vec::new();
+    for write in writes {
+        let id = write.entity.id.as_str();
+        let held = written.get(id).filter(|one| !one.created);
+        let entity = write.apply(held.and_then(|one| Some((one.revision, stored.get(id)?))))?;
+        if held.is_some() {
+            changed.push(entity);
+        }
+    }
+    Ok(changed)
 }
 
 /// Returns the results in the order of the writes.
