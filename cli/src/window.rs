@@ -1,5 +1,6 @@
 //! `larder window`: shows the part of a thread that a model would read.
 
+mod knowledge;
 mod model;
 mod profile;
 mod session;
@@ -10,19 +11,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
-use larder::compaction::{
-    CombinedMemory, LongTermMemory, MaxTokens, Neuralyzer, Pipeline, PipelineConfig, ShortTermMemory,
-    Summarizer, SummaryMaker, SummarySettings, SummaryStore,
-};
+use larder::compaction::{Pipeline, PipelineConfig, SummaryMaker, SummarySettings, SummaryStore};
 use larder::context::memory::MemoryProvider;
 use larder::context::{AgentContext, ContextConfig, WindowExplanation};
 use larder::memory::InMemoryKeyValueStore;
-use larder::session::MemoryConfig;
 use larder::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
 use larder::{Registry, Stores};
-use larder_kernel::{CompactionStrategy, Contract, HistoryProvider, KeyValueStore, Thread};
+use larder_kernel::{Contract, HistoryProvider, KeyValueStore, Thread};
 
-use self::model::{ModelArgs, Summaries};
+use self::model::{ModelArgs, Models};
 use self::profile::Profile;
 use crate::opening::Access;
 use crate::output;
@@ -76,11 +73,14 @@ async fn window(registry: &Registry, args: &Args) -> Result<String, String> {
     if let Some(profile) = &profile {
         profile.check_room(args.system_prompt.as_deref().map_or(0, |prompt| counter.count(prompt)))?;
     }
-    let summaries = Summaries::new(&args.model)?;
+    let models = Models::new(&args.model)?;
     // The key-value store holds the thread's summary and the session's data.
-    let contracts = [Contract::History, Contract::KeyValue];
+    let mut contracts = vec![Contract::History, Contract::KeyValue];
+    if profile.as_ref().is_some_and(Profile::has_knowledge_base) && models.embeds() {
+        contracts.push(Contract::Vectors);
+    }
     let stores = args.place.open(registry, &args.from, &contracts, Access::Read).await?;
-    let explained = explain(args, &stores, counter, summaries, profile.as_ref()).await;
+    let explained = explain(args, &stores, counter, models, profile.as_ref()).await;
     stores.close().await;
     let explained = explained?;
     match args.format {
@@ -93,12 +93,12 @@ async fn explain(
     args: &Args,
     stores: &Stores,
     counter: Arc<dyn TokenCounter>,
-    summaries: Summaries,
+    models: Models,
     profile: Option<&Profile>,
 ) -> Result<WindowExplanation, String> {
-    let look = Look::new(args, stores, counter, summaries).await?;
+    let look = Look::new(args, stores, counter, models).await?;
     match look.explain(profile, args, stores).await {
-        Err(reason) if look.summaries.give_up() => {
+        Err(reason) if look.models.give_up() => {
             output::note(format_args!("the window is shown without a new summary: {reason}"));
             look.explain(profile, args, stores).await
         }
@@ -113,7 +113,7 @@ struct Look {
     counter: Arc<dyn TokenCounter>,
     /// Initially contains the summary of the thread.
     scratch: Arc<dyn KeyValueStore>,
-    summaries: Summaries,
+    models: Models,
 }
 
 impl Look {
@@ -121,12 +121,12 @@ impl Look {
         args: &Args,
         stores: &Stores,
         counter: Arc<dyn TokenCounter>,
-        summaries: Summaries,
+        models: Models,
     ) -> Result<Self, String> {
         let history = stores.set().history().map_err(|error| error.to_string())?;
         let thread = args.place.thread.clone();
         let scratch: Arc<dyn KeyValueStore> = Arc::new(InMemoryKeyValueStore::new());
-        let look = Self { history, thread, counter, scratch, summaries };
+        let look = Self { history, thread, counter, scratch, models };
         if let Ok(key_value) = stores.set().key_value() {
             look.take_summary(key_value).await.map_err(|error| error.to_string())?;
         }
@@ -145,7 +145,10 @@ impl Look {
             Profile::Session { profile, .. } => {
                 return self.session(args, stores, profile.clone()).await.map_err(named);
             }
-            Profile::Memory { config, .. } => self.memory(config),
+            Profile::Memory { config, document, .. } => {
+                let explained = self.memory(args, stores, config, document).await;
+                return explained.map_err(|error| named(error.to_string()));
+            }
             Profile::Pipeline { config, .. } => self.pipeline(config),
             Profile::Agent { memory, .. } => {
                 let memory =
@@ -170,37 +173,9 @@ impl Look {
 
     fn maker(&self, field: &'static str) -> larder_kernel::Result<SummaryMaker> {
         let settings = SummarySettings::default()
-            .with_timeout_ms(self.summaries.timeout_ms)
-            .with_on_failure(self.summaries.on_failure());
-        SummaryMaker::new(self.summaries.model(field), self.counter.clone(), self.summary_store()?, settings)
-    }
-
-    /// Long-term strategies run first; the short-term strategies select from the rest, and the summary stays.
-    fn memory(&self, config: &MemoryConfig) -> larder_kernel::Result<Pipeline> {
-        let mut strategies: Vec<Arc<dyn CompactionStrategy>> = Vec::new();
-        for settings in config.long_term() {
-            strategies.push(match settings.config()? {
-                LongTermMemory::Summarizer(mut config) => {
-                    // Only a summary that is kept is stored for searches.
-                    config.knowledge_base = None;
-                    Arc::new(Summarizer::new(self.maker("long_term_memory_strategy")?, config)?)
-                }
-                LongTermMemory::Neuralyzer(config) => {
-                    let neuralyzer = Neuralyzer::new(self.history.clone(), self.counter.clone(), &config)?;
-                    Arc::new(neuralyzer.without_erasing())
-                }
-                _ => {
-                    let message = "this strategy cannot show a window; use another one";
-                    return Err(larder_kernel::Error::invalid("window", "long_term_memory_id", message));
-                }
-            });
-        }
-        for settings in config.short_term() {
-            let ShortTermMemory::MaxTokens(config) = settings.config() else { continue };
-            let short: Arc<dyn CompactionStrategy> = Arc::new(MaxTokens::new(&config, self.counter.clone())?);
-            strategies.push(Arc::new(CombinedMemory::new(Vec::new(), vec![short])));
-        }
-        Ok(Pipeline::from(strategies))
+            .with_timeout_ms(self.models.timeout_ms)
+            .with_on_failure(self.models.on_failure());
+        SummaryMaker::new(self.models.model(field), self.counter.clone(), self.summary_store()?, settings)
     }
 
     fn pipeline(&self, config: &PipelineConfig) -> larder_kernel::Result<Pipeline> {

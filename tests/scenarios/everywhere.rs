@@ -81,6 +81,7 @@ fn of_compaction() -> impl Iterator<Item = Named> {
         summaries::a_long_conversation_is_taken_in_by_parts_and_each_part_that_succeeded_counts,
         summarizer::the_summarizer_waits_for_its_threshold_and_makes_its_summary_denser,
         summarizer::a_failed_pass_ends_the_passes_and_an_open_question_stays,
+        summarizer::a_process_that_ends_between_passes_leaves_their_replies_to_the_next,
         summarizer::tools_that_end_as_named_start_the_summarizer,
         summaries::long_term_memory_runs_first_and_its_summary_precedes_the_remaining_messages,
         forgetting::old_interactions_are_erased_from_what_is_stored,

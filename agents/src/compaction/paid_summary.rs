@@ -1,8 +1,9 @@
-//! Drafts: summaries that a model was paid for and that are not stored yet.
+//! Drafts: summaries and replies that a model was paid for and that are not stored yet.
 //!
 //! A turn stores its summary when it completes. Until then the draft is in the same bucket, where readers
 //! do not look for it. Another process that needs the same summary uses the draft instead of a second model
-//! call, even if the first turn is cancelled or its process ends.
+//! call, even if the first turn is cancelled or its process ends. A summary that takes several model calls
+//! keeps each reply in the same way until its draft exists.
 
 use std::time::Duration;
 
@@ -20,11 +21,16 @@ use crate::internal::hex;
 const TTL: Duration = Duration::from_secs(24 * 3600);
 /// The number of drafts of a thread. A turn makes one for each strategy that summarizes.
 const DRAFTS_MAX: usize = 4;
+/// The number of replies kept for a thread. A summary takes a reply for each pass.
+const REPLIES_MAX: usize = 16;
 
 /// The stored document.
 #[derive(Default, Serialize, Deserialize)]
 struct Drafts {
     drafts: Vec<Draft>,
+    /// The digests of questions and the replies, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    replies: Vec<(String, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,17 +76,37 @@ impl SummaryStore {
         summary: &Summary,
     ) -> Result<()> {
         let mut kept = self.drafts(thread).await?;
+        kept.replies.clear();
         kept.drafts.retain(|draft| draft.base != base);
         kept.drafts.push(Draft { base: base.to_owned(), last, summary: summary.clone() });
         let surplus = kept.drafts.len().saturating_sub(DRAFTS_MAX);
         kept.drafts.drain(..surplus);
-        let Ok(value) = serde_json::to_vec(&kept) else { return Ok(()) };
+        self.put_drafts(thread, &kept).await
+    }
+
+    /// Returns the kept reply to the question with this digest.
+    pub(super) async fn reply(&self, thread: &Thread, question: &[u8]) -> Result<Option<String>> {
+        let (digest, kept) = (hex(question), self.drafts(thread).await?);
+        Ok(kept.replies.into_iter().find(|(known, _)| *known == digest).map(|(_, reply)| reply))
+    }
+
+    /// Keeps a reply until the summary has a draft. The caller holds the thread's claim.
+    pub(super) async fn keep_reply(&self, thread: &Thread, question: &[u8], reply: &str) -> Result<()> {
+        let mut kept = self.drafts(thread).await?;
+        kept.replies.push((hex(question), reply.to_owned()));
+        let surplus = kept.replies.len().saturating_sub(REPLIES_MAX);
+        kept.replies.drain(..surplus);
+        self.put_drafts(thread, &kept).await
+    }
+
+    async fn put_drafts(&self, thread: &Thread, kept: &Drafts) -> Result<()> {
+        let Ok(value) = serde_json::to_vec(kept) else { return Ok(()) };
         let options = KeyValuePutOptions::default().with_ttl(self.ttl().map_or(TTL, |ttl| ttl.min(TTL)));
         self.store.put(&self.bucket, &self.key("draft", thread)?, Bytes::from(value), options).await?;
         Ok(())
     }
 
-    /// Removes the drafts of a thread.
+    /// Removes the drafts and replies of a thread.
     pub(crate) async fn drop_drafts(&self, thread: &Thread) -> Result<()> {
         self.store.delete(&self.bucket, &self.key("draft", thread)?, None).await.map(drop)
     }

@@ -52,17 +52,24 @@ pub(super) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Asks the model and returns its text. A question in the cache is not asked again.
+    /// Asks the model and returns its text. A question that this or another process asked is not asked again.
     pub(super) async fn ask(&mut self, instructions: &str, question: String) -> Result<String> {
+        let SummaryMaker { answers, store, .. } = self.maker;
         let key = Answers::key(self.thread, instructions, &question);
-        if let Some(answer) = self.maker.answers.find(&key) {
+        if let Some(answer) = answers.find(&key) {
+            return Ok(answer);
+        }
+        // A stored reply only saves a model call: the summary does not depend on it.
+        if let Ok(Some(answer)) = store.reply(self.thread, &key).await {
+            answers.put(key, answer.clone());
             return Ok(answer);
         }
         if let Some(claim) = &mut self.claim {
-            self.maker.store.renew(claim).await?;
+            store.renew(claim).await?;
         }
         let answer = self.maker.ask(instructions, question).await?;
-        self.maker.answers.put(key, answer.clone());
+        answers.put(key, answer.clone());
+        let _ = store.keep_reply(self.thread, &key, &answer).await;
         Ok(answer)
     }
 

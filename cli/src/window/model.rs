@@ -1,4 +1,4 @@
-//! The model that summarizes, or an error if no model is configured.
+//! The models that summarize and embed, or an error if none is configured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use larder::compaction::OnFailure;
 #[cfg(feature = "model")]
-use larder::model::{OpenAiConfig, OpenAiModel};
-use larder_kernel::{ChatMessage, Error, ErrorKind, LanguageModel, LanguageModelRequest, Result};
+use larder::model::{OpenAiConfig, OpenAiEmbedder, OpenAiModel};
+use larder_kernel::{ChatMessage, Embedder, Error, ErrorKind, LanguageModel, LanguageModelRequest, Result};
 
 use super::Failure;
 
@@ -27,6 +27,9 @@ pub(crate) struct ModelArgs {
     /// LARDER_MODEL_KEY or OPENAI_API_KEY if the server needs one.
     #[arg(long, value_name = "URL", requires = "model")]
     model_url: Option<String>,
+    /// Model of the same server whose embeddings search the `knowledge_base` of a profile.
+    #[arg(long, value_name = "NAME", requires = "model_url")]
+    embedding_model: Option<String>,
     /// Time limit for one response of the model, in seconds.
     #[arg(
         long,
@@ -48,10 +51,15 @@ impl ModelArgs {
 }
 
 #[cfg(feature = "model")]
-fn connect(url: &str, name: &str, timeout: Duration) -> std::result::Result<Arc<dyn LanguageModel>, String> {
+fn openai(url: &str, name: &str, timeout: Duration) -> OpenAiConfig {
     let mut config = OpenAiConfig::new(url, name).with_timeout(timeout);
     config.api_key = KEY_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
-    let model = OpenAiModel::new(config).map_err(|error| error.to_string())?;
+    config
+}
+
+#[cfg(feature = "model")]
+fn connect(url: &str, name: &str, timeout: Duration) -> std::result::Result<Arc<dyn LanguageModel>, String> {
+    let model = OpenAiModel::new(openai(url, name, timeout)).map_err(|error| error.to_string())?;
     Ok(Arc::new(model))
 }
 
@@ -63,14 +71,20 @@ fn connect(_: &str, _: &str, _: Duration) -> std::result::Result<Arc<dyn Languag
     Err(message.to_owned())
 }
 
-/// The configuration of summaries.
-pub(crate) struct Summaries {
+fn no_embedder() -> Error {
+    Error::invalid("window", "knowledge_base", "needs an embedding model (add --embedding-model)")
+}
+
+/// The models that summarize and embed.
+pub(crate) struct Models {
     model: Option<Arc<Watched>>,
+    /// The server and the name of the embedding model.
+    embeds: Option<(String, String)>,
     pub(crate) timeout_ms: u64,
     failure: Failure,
 }
 
-impl Summaries {
+impl Models {
     pub(crate) fn new(args: &ModelArgs) -> std::result::Result<Self, String> {
         let timeout = Duration::from_secs(args.model_timeout);
         let model = match (&args.model_url, &args.model) {
@@ -84,7 +98,27 @@ impl Summaries {
             }
             _ => None,
         };
-        Ok(Self { model, timeout_ms: args.model_timeout * 1_000, failure: args.on_model_failure })
+        let embeds = args.model_url.clone().zip(args.embedding_model.clone());
+        Ok(Self { model, embeds, timeout_ms: args.model_timeout * 1_000, failure: args.on_model_failure })
+    }
+
+    /// Returns whether an embedding model is configured.
+    pub(super) fn embeds(&self) -> bool {
+        self.embeds.is_some()
+    }
+
+    /// Returns the configured embedding model, for embeddings with `dimensions`.
+    #[cfg(feature = "model")]
+    pub(super) fn embedder(&self, dimensions: usize) -> Result<Arc<dyn Embedder>> {
+        let Some((url, name)) = &self.embeds else { return Err(no_embedder()) };
+        let config = openai(url, name, Duration::from_millis(self.timeout_ms));
+        Ok(Arc::new(OpenAiEmbedder::new(config, dimensions)?))
+    }
+
+    /// Returns an error: this build has no HTTP client.
+    #[cfg(not(feature = "model"))]
+    pub(super) fn embedder(&self, _: usize) -> Result<Arc<dyn Embedder>> {
+        Err(no_embedder())
     }
 
     /// Returns the model, or one that always fails with an error about the profile's field.

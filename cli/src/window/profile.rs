@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use larder::compaction::{PipelineConfig, StrategyConfig};
-use larder::session::{AgentMemory, MemoryConfig, MemoryDocument, SessionProfile};
+use larder::session::{AgentMemory, LongTermSettings, MemoryConfig, MemoryDocument, SessionProfile};
 use larder_kernel::Error;
 
 use crate::thread::printable;
@@ -13,7 +13,7 @@ pub(super) enum Profile {
     /// The profile of a session, which has the field `type`.
     Session { name: String, profile: SessionProfile },
     /// The memory settings of an agent.
-    Memory { name: String, config: MemoryConfig },
+    Memory { name: String, config: MemoryConfig, document: String },
     /// Strategies, in the field `pipeline`.
     Pipeline { name: String, config: PipelineConfig },
     /// The memory of agents that share sessions.
@@ -28,7 +28,7 @@ impl Profile {
         let wrong = |error: Error| format!("{name}: {}", printable(error.message()));
         Ok(match MemoryDocument::parse(&json).map_err(wrong)? {
             MemoryDocument::Session(profile) => Self::Session { name, profile },
-            MemoryDocument::Memory(config) => Self::Memory { name, config },
+            MemoryDocument::Memory(config) => Self::Memory { name, config, document: json },
             MemoryDocument::Pipeline(config) => Self::Pipeline { name, config },
             MemoryDocument::Agent(memory) => Self::Agent { name, memory },
             _ => return Err(format!("{name}: a window cannot be shown with this document")),
@@ -45,12 +45,17 @@ impl Profile {
         }
     }
 
+    /// Returns whether a strategy of the document searches a knowledge base.
+    pub(super) fn has_knowledge_base(&self) -> bool {
+        matches!(self, Self::Memory { config, .. } if knowledge_base(config).is_some())
+    }
+
     /// Refuses a token budget that the system prompt alone exceeds.
     pub(super) fn check_room(&self, prompt_tokens: u64) -> Result<(), String> {
         let (name, budgets) = match self {
             // A session checks its budget itself, including its hints. The memory of agents has none.
             Self::Session { .. } | Self::Agent { .. } => return Ok(()),
-            Self::Memory { name, config } => {
+            Self::Memory { name, config, .. } => {
                 // 0 means that nothing is included, which is not a budget.
                 let tokens = config
                     .short_term()
@@ -77,6 +82,14 @@ impl Profile {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the collection that a strategy of these settings searches.
+pub(super) fn knowledge_base(config: &MemoryConfig) -> Option<&str> {
+    config.long_term().iter().find_map(|settings| match settings {
+        LongTermSettings::Summarizer(settings) => settings.knowledge_base_collection(),
+        _ => None,
+    })
 }
 
 fn budgets_of(strategies: &[StrategyConfig], budgets: &mut Vec<(&'static str, u64)>) {

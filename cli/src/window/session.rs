@@ -1,12 +1,13 @@
-//! The window of a session under a profile.
+//! The window of a session under a profile or the memory settings of an agent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use larder::Stores;
 use larder::compaction::OnFailure;
 use larder::context::WindowExplanation;
-use larder::session::{OnSummaryFailure, SessionInfo, SessionProfile, Sessions, SummaryPolicy};
-use larder_kernel::ErrorKind;
+use larder::session::{MemoryConfig, OnSummaryFailure, SessionInfo, SessionProfile, Sessions, SummaryPolicy};
+use larder_kernel::{Error, ErrorKind, LanguageModel, Result};
 
 use super::{Args, Look};
 use crate::output;
@@ -19,22 +20,57 @@ impl Look {
         args: &Args,
         stores: &Stores,
         profile: SessionProfile,
-    ) -> Result<WindowExplanation, String> {
-        let kept = match stores.set().key_value() {
-            Ok(key_value) => self.kept(Sessions::new(self.history.clone(), key_value)).await,
-            Err(_) => Ok(None),
+    ) -> std::result::Result<WindowExplanation, String> {
+        let made = async {
+            let model = self.models.real_model();
+            let summarizes = model.is_some();
+            let sessions = self.sessions(model)?;
+            let explained = self.under(args, stores, &sessions, profile).await?;
+            let dropped =
+                explained.steps.iter().any(|step| step.name == "rolling_window" && !step.dropped.is_empty());
+            if dropped && !summarizes && explained.began_with_summary_up_to.is_none() {
+                output::note(
+                    "messages left the window without a summary \
+                     (add --model-url and --model to summarize them)",
+                );
+            }
+            Ok(explained)
         };
-        let kept = kept.map_err(|error| error.to_string())?;
-        let (prompt, hints) = kept.map_or_else(Default::default, |info| (info.system_prompt, info.hints));
-        let prompt = args.system_prompt.clone().unwrap_or(prompt);
-        self.under(profile, prompt, &hints).await.map_err(|error| error.to_string())
+        made.await.map_err(|error: Error| error.to_string())
     }
 
-    async fn kept(
+    /// Returns the window under the memory settings of an agent.
+    pub(super) async fn memory(
         &self,
-        sessions: larder_kernel::Result<Sessions>,
-    ) -> larder_kernel::Result<Option<SessionInfo>> {
-        let sessions = sessions?.with_agent(self.thread.agent.clone());
+        args: &Args,
+        stores: &Stores,
+        config: &MemoryConfig,
+        document: &str,
+    ) -> Result<WindowExplanation> {
+        let (vectors, embedder) = self.models.knowledge(stores, config).await?;
+        let model = self.models.model("long_term_memory_strategy");
+        let sessions = self.sessions(Some(model))?.with_knowledge(vectors, embedder).configured(document)?;
+        let profile = sessions.profile().clone();
+        self.under(args, stores, &sessions, profile).await
+    }
+
+    fn sessions(&self, model: Option<Arc<dyn LanguageModel>>) -> Result<Sessions> {
+        let sessions = Sessions::new(self.history.clone(), self.scratch.clone())?
+            .with_agent(self.thread.agent.clone())
+            .with_token_counter(self.counter.clone());
+        let Some(model) = model else { return Ok(sessions) };
+        let timeout = Duration::from_millis(self.models.timeout_ms);
+        let on_failure = match self.models.on_failure() {
+            OnFailure::Fail => OnSummaryFailure::Fail,
+            _ => OnSummaryFailure::Keep,
+        };
+        Ok(sessions.with_summarizer(model).with_summaries(SummaryPolicy::Once, on_failure, timeout))
+    }
+
+    /// Returns the data of the thread's session, if the thread has a session.
+    async fn kept(&self, stores: &Stores) -> Result<Option<SessionInfo>> {
+        let Ok(key_value) = stores.set().key_value() else { return Ok(None) };
+        let sessions = Sessions::new(self.history.clone(), key_value)?.with_agent(self.thread.agent.clone());
         match sessions.info(&self.thread.session).await {
             Ok(info) => Ok(Some(info)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -42,44 +78,28 @@ impl Look {
         }
     }
 
+    /// Returns the window that these sessions would make of the thread.
     async fn under(
         &self,
+        args: &Args,
+        stores: &Stores,
+        sessions: &Sessions,
         profile: SessionProfile,
-        prompt: String,
-        hints: &[String],
-    ) -> larder_kernel::Result<WindowExplanation> {
+    ) -> Result<WindowExplanation> {
         let id = &self.thread.session;
-        let mut sessions = Sessions::new(self.history.clone(), self.scratch.clone())?
-            .with_agent(self.thread.agent.clone())
-            .with_token_counter(self.counter.clone());
-        match sessions.create_as(id, profile, prompt).await {
+        let (prompt, hints) =
+            self.kept(stores).await?.map_or_else(Default::default, |info| (info.system_prompt, info.hints));
+        let prompt = args.system_prompt.clone().unwrap_or(prompt);
+        // A new session clears its knowledge base, so it is created without one.
+        let plain = self.sessions(None)?;
+        match plain.create_as(id, profile, prompt).await {
             // The session exists from the attempt with the model.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => created?,
         }
-        for hint in hints {
-            sessions.add_hint(id, hint).await?;
+        for hint in &hints {
+            plain.add_hint(id, hint).await?;
         }
-        let model = self.summaries.real_model();
-        let summarizes = model.is_some();
-        if let Some(model) = model {
-            let timeout = Duration::from_millis(self.summaries.timeout_ms);
-            let on_failure = match self.summaries.on_failure() {
-                OnFailure::Fail => OnSummaryFailure::Fail,
-                _ => OnSummaryFailure::Keep,
-            };
-            sessions =
-                sessions.with_summarizer(model).with_summaries(SummaryPolicy::Once, on_failure, timeout);
-        }
-        let explained = sessions.explain_window_asking(id, Vec::new()).await?;
-        let dropped =
-            explained.steps.iter().any(|step| step.name == "rolling_window" && !step.dropped.is_empty());
-        if dropped && !summarizes && explained.began_with_summary_up_to.is_none() {
-            output::note(
-                "messages left the window without a summary \
-                 (add --model-url and --model to summarize them)",
-            );
-        }
-        Ok(explained)
+        sessions.explain_window_asking(id, Vec::new()).await
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use larder::compaction::{Summary, SummaryStore};
 use larder::model::{ScriptedModelServer, ScriptedReply};
-use larder_kernel::{Namespace, Seq, Thread};
+use larder_kernel::{Document, Embedding, Metadata, Namespace, PutMode, Seq, Thread};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -119,14 +119,13 @@ impl Place {
         text
     }
 
+    async fn stores(&self) -> larder::Stores {
+        let namespace = Namespace::new("default").unwrap();
+        larder::Stores::builder().namespace(namespace).url(self.url()).open().await.unwrap()
+    }
+
     async fn summaries(&self) -> SummaryStore {
-        let stores = larder::Stores::builder()
-            .namespace(Namespace::new("default").unwrap())
-            .url(self.url())
-            .open()
-            .await
-            .unwrap();
-        SummaryStore::new(stores.set().key_value().unwrap()).unwrap()
+        SummaryStore::new(self.stores().await.set().key_value().unwrap()).unwrap()
     }
 
     fn exported(&self) -> Vec<u8> {
@@ -231,6 +230,46 @@ async fn a_model_summarizes_the_window_and_stored_messages_do_not_change() {
     }
     assert_eq!(place.exported(), before);
     assert!(place.summaries().await.get(&thread()).await.unwrap().is_none());
+}
+
+#[test]
+fn the_system_prompt_counts_toward_the_thresholds_of_a_strategy() {
+    let place = Place::new();
+    let profile = concat!(
+        r#"{"long_term_memory_strategy": [{"long_term_memory_id": "neuralyzer", "#,
+        r#""interaction_threshold_qty": 50, "input_tokens_threshold": 500, "interaction_keep": 1}]}"#,
+    );
+    assert_eq!(dropped(&place.shown(profile, &[]), "neuralyzer").map(Vec::len), Some(0));
+    let prompt = "word ".repeat(500);
+    let shown = place.shown(profile, &["--system-prompt", &prompt]);
+    assert_eq!(dropped(&shown, "neuralyzer").map(Vec::len), Some(2 * (TURNS - 1)), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_knowledge_base_is_searched_with_an_embedding_model_and_otherwise_named() {
+    let place = Place::new();
+    let profile = DOCUMENTS[1];
+    let said = String::from_utf8(place.window(profile, &[]).stderr).unwrap();
+    assert!(
+        said.contains("the knowledge base is not searched") && said.contains("--embedding-model"),
+        "{said}"
+    );
+
+    let (collection, id) = ("session-summaries".try_into().unwrap(), "old".try_into().unwrap());
+    let metadata = Metadata::new().with("agent", "a").with("session", "s").with("up_to", 2);
+    let document = Document::new(id, "They met in Oslo.").with_metadata(metadata);
+    let document = document.with_embedding(Embedding::new(vec![1.0, 0.0]).unwrap());
+    let vectors = place.stores().await.set().vectors().unwrap();
+    vectors.put(&collection, vec![document], PutMode::Upsert).await.unwrap();
+
+    let (server, url) = server(vec![ScriptedReply::embeddings(&[vec![1.0, 0.0]])]).await;
+    let models = ["--model-url", &url, "--model", "small", "--embedding-model", "tiny"];
+    let shown = place.shown(profile, &models);
+    assert!(texts(&shown)[0].contains("They met in Oslo."), "{shown}");
+    let requests = server.requests();
+    assert_eq!((requests.len(), &requests[0].body["model"]), (1, &Value::from("tiny")));
+    let documents = vectors.count(&collection, None).await.unwrap();
+    assert_eq!(documents, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

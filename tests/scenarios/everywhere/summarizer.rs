@@ -12,7 +12,7 @@ use larder_agents::compaction::{
 use larder_agents::storage::InMemoryVectorStore;
 use larder_kernel::{
     ChatMessage, CollectionName, CompactionStrategy, Embedder, Embedding, Error, ErrorKind,
-    HistoryProviderExt, PageRequest, Result, ToolCall, ToolResult, VectorStore,
+    HistoryProviderExt, LanguageModelRequest, PageRequest, Result, ToolCall, ToolResult, VectorStore,
 };
 
 #[derive(Debug)]
@@ -73,6 +73,31 @@ pub(crate) async fn a_failed_pass_ends_the_passes_and_an_open_question_stays(bac
     let window = strategy.compact(bench.window().await).await.unwrap();
     assert_eq!((seqs(&window), model.calls()), (vec![7], 3));
     assert!(summary_text(&window).unwrap().contains("pass1,"));
+}
+
+/// Proves: ALQ-4
+pub(crate) async fn a_process_that_ends_between_passes_leaves_their_replies_to_the_next(backend: &Backend) {
+    let bench = Bench::new(backend).await;
+    bench.turns(0..4).await;
+    let config = SummarizerConfig::default().with_interaction_threshold_qty(3).with_cod_max_loops(4);
+    let reply = |number: usize| {
+        move |call: usize, request: &LanguageModelRequest| {
+            Ok(ChatMessage::assistant(format!("process{number},pass{call},{}", marks_of(request))))
+        }
+    };
+    let slow = ScriptedModel::new(Duration::from_millis(200), reply(1));
+    let ended = Summarizer::new(maker(&bench, &slow, settings()), config.clone()).unwrap();
+    tokio::select! {
+        _ = ended.compact(bench.window().await) => unreachable!("the third pass has not ended"),
+        () = slow.asked(3) => {}
+    }
+
+    let model = ScriptedModel::new(Duration::ZERO, reply(2));
+    let next = Summarizer::new(maker(&bench, &model, settings()), config).unwrap();
+    let window = next.compact(bench.window().await).await.unwrap();
+    assert_eq!(model.calls(), 2, "two of four passes have a reply");
+    assert!(summary_text(&window).unwrap().contains("process2,pass1,"));
+    assert!(model.requests.lock().unwrap()[0].messages.last().unwrap().text.contains("process1,pass1,"));
 }
 
 /// Proves: ALQ-3
