@@ -120,7 +120,7 @@ impl Recorder {
         let mut text = String::new();
         let _ = writeln!(text, "#[tokio::test]\nasync fn {name}() {{");
         text.push_str(PRELUDE);
-        let _ = writeln!(text, "    let (a, b) = (first.{field}.unwrap(), second.{field}.unwrap());");
+        let _ = writeln!(text, "    let (a, b) = (first.{field}().unwrap(), second.{field}().unwrap());");
         for line in self.lines.iter().flatten().map(String::as_str).chain(assertion.lines()) {
             let _ = writeln!(text, "    {line}");
         }
