@@ -238,7 +238,8 @@ impl Error {
         Self::new(
             ErrorKind::Conflict,
             operation,
-            "the data at the saved position was erased or lost; discard the position and start from the beginning",
+            "the data at the saved position was erased or lost; discard the position and start from the \
+             beginning",
         )
     }
 

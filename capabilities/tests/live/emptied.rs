@@ -114,7 +114,7 @@ pub(crate) async fn readers_from_before_are_refused(
     conflict("a renewal", tasks.renew_lease(&board(), &saved.task.task.id, saved.task.token, LEASE).await);
     let page = PageRequest::after(saved.task.task.position, 10);
     conflict("a page of tasks", tasks.list_tasks(&board(), &TaskQuery::default(), page).await);
-    // Those who read after the loss continue.
+    // Readers of the new data continue.
     assert_eq!(history.page_after(&thread(), now.seq, 10).await.unwrap().len(), 0);
     values.put_at(&bucket(), &key(), "next".into(), now.revision).await.unwrap();
     let step = Transition::to(TaskStatus::Succeeded).with_token(now.task.token);

@@ -84,6 +84,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         vectors::directions_are_restored_after_pgvector_was_removed;
         versions::a_new_database_has_the_recorded_schema;
         versions::an_older_schema_is_refused_by_name_and_not_changed;
+        versions::an_upgrade_draws_a_generation_for_each_thread_bucket_and_board;
         outage::an_unreachable_server_is_a_typed_error_without_the_password;
         outage::a_server_that_is_silent_is_given_up_in_time;
         outage::rights_that_are_missing_are_named;
