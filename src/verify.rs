@@ -27,6 +27,18 @@ impl Registry {
         Ok(faults.take())
     }
 
+    /// Draws a new generation for every thread, bucket and board behind a URL, in every namespace, and
+    /// returns their number. Call it after a restore: every `Seq`, `Revision` and token from before is then
+    /// `Conflict`.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend stores no generations; the error names the backend. Otherwise as
+    /// [`open`](crate::open).
+    pub async fn renew_generations(&self, url: &str) -> Result<u64> {
+        let target = self.read(url)?;
+        Box::pin(target.location.renew_generations()).await.map_err(|error| named(error, target.name))
+    }
+
     /// Copies the data behind a URL, then repairs what follows from other data, such as counters and indexes.
     /// It removes no record.
     ///

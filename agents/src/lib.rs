@@ -47,6 +47,8 @@ pub mod scope;
 pub mod session;
 pub mod storage;
 #[cfg(feature = "toolkit")]
+mod stored_seq;
+#[cfg(feature = "toolkit")]
 pub mod tokens;
 #[cfg(feature = "toolkit")]
 pub mod transcript;

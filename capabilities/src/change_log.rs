@@ -18,6 +18,11 @@ pub(crate) trait ChangeLog: Send + 'static {
     /// Returns the next changes after a revision, and the bucket's counters at the same instant.
     async fn page(&self, after: u64) -> Result<ChangePage>;
 
+    /// Explains the refusal of a revision. A server that lags may still receive one that `may_follow`.
+    async fn refusal(&mut self, error: Error, _may_follow: bool) -> Error {
+        error
+    }
+
     /// Marks all notifications so far as seen. The caller does this before it reads a page, so that it misses
     /// no change.
     fn mark_seen(&mut self);
@@ -30,7 +35,7 @@ pub(crate) trait ChangeLog: Send + 'static {
 #[derive(Default)]
 pub(crate) struct ChangePage {
     /// The last revision of the bucket.
-    pub(crate) last: u64,
+    pub(crate) last: Revision,
     /// The greatest revision among changes that the bucket no longer stores.
     pub(crate) forgotten: u64,
     /// The revision up to which the bucket was read. Ignored if `last` is not after the requested revision.
@@ -42,10 +47,8 @@ pub(crate) struct ChangePage {
 
 struct Watch<L> {
     log: L,
-    /// The revision up to which the bucket was read.
-    after: u64,
-    /// The revision at which the watch began. The bucket must have reached any later `after`.
-    begun: u64,
+    /// The revision up to which the bucket was read. The bucket must have assigned it.
+    after: Revision,
     /// True if the watch began at revision 0 and has delivered nothing yet. It has then delivered no key that
     /// could be deleted, and needs no forgotten change.
     fresh: bool,
@@ -60,10 +63,10 @@ struct Watch<L> {
 /// Returns the changes after a revision, and then the changes to come. Reads the first page, so that a
 /// revision that is too old fails here.
 pub(crate) async fn follow(log: impl ChangeLog, after: Revision) -> Result<KeyValueEvents> {
-    let (after, events) = (after.get(), VecDeque::new());
-    let mut watch =
-        Watch { log, after, begun: after, fresh: after == 0, excused: 0, events, more: true, ended: false };
-    watch.advance().await?;
+    let fresh = after == Revision::ZERO && after.generation().is_none();
+    let events = VecDeque::new();
+    let mut watch = Watch { log, after, fresh, excused: 0, events, more: true, ended: false };
+    watch.begin().await?;
     let events = futures_util::stream::unfold(watch, |mut watch| async move {
         let event = watch.next().await?;
         watch.ended = event.is_err();
@@ -94,21 +97,37 @@ impl<L: ChangeLog> Watch<L> {
         self.advance().await
     }
 
+    /// Reads the first page. Refuses a revision that the bucket has not assigned.
+    async fn begin(&mut self) -> Result<()> {
+        self.log.mark_seen();
+        let page = self.log.page(self.after.get()).await?;
+        if let Err(error) = self.after.check_resume(OPERATION, "after", page.last) {
+            return Err(self.log.refusal(error, self.after.may_follow(page.last)).await);
+        }
+        self.after = self.after.anchored(page.last);
+        self.take(page)
+    }
+
     /// Reads the next page.
     async fn advance(&mut self) -> Result<()> {
         // If the future is dropped after this, `more` makes the next one read again.
         self.more = true;
         self.log.mark_seen();
-        let page = self.log.page(self.after).await?;
-        // Only an erasure takes a bucket back to before a seen revision.
-        if self.after > self.begun && page.last < self.after {
+        let page = self.log.page(self.after.get()).await?;
+        // Only an erasure, a loss or a restore takes a revision from a bucket.
+        if !self.after.is_within(page.last) {
             if !self.fresh {
-                return Err(Error::erased(OPERATION));
+                let may_follow = self.after.may_follow(page.last);
+                return Err(self.log.refusal(Error::erased(OPERATION), may_follow).await);
             }
             // Reads the bucket again from the beginning.
-            self.after = 0;
+            self.after = Revision::ZERO;
             return Ok(());
         }
+        self.take(page)
+    }
+
+    fn take(&mut self, page: ChangePage) -> Result<()> {
         if self.fresh {
             self.excused = page.forgotten;
         }
@@ -116,11 +135,11 @@ impl<L: ChangeLog> Watch<L> {
             self.more = false;
             return Ok(());
         }
-        if self.after < page.forgotten && self.excused < page.forgotten {
+        if self.after.get() < page.forgotten && self.excused < page.forgotten {
             let message = "deletions after that revision are no longer recorded; watch from revision 0";
             return Err(Error::new(ErrorKind::Conflict, OPERATION, message));
         }
-        self.after = page.cursor;
+        self.after = Revision::new(page.cursor).in_generation(page.last.generation());
         self.fresh &= page.events.is_empty();
         self.events = page.events;
         self.more = page.more;

@@ -114,6 +114,15 @@ pub trait Location: Send + Sync {
         Err(verify::unsupported("repair"))
     }
 
+    /// Draws a new generation for every thread, bucket and board of all namespaces, and returns their number.
+    /// Every position from before is then of another generation.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend stores no generations; otherwise the errors of opening and writing.
+    async fn renew_generations(&self) -> Result<u64> {
+        Err(verify::unsupported("generations to renew"))
+    }
+
     /// Returns one sentence about the changes that opening would make; `None` if it changes nothing, or if
     /// only a server can determine the changes.
     fn changes_on_open(&self) -> Option<&'static str> {

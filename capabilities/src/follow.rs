@@ -93,16 +93,19 @@ pub(crate) trait EventLog: Send + Sync + 'static {
     /// the rest.
     async fn watch(&self, lease: Duration) -> Result<bool>;
 
-    /// Returns the greatest number assigned so far.
+    /// Explains the refusal of a position. A server that lags may still receive one that `may_follow`.
+    async fn refusal(&self, error: Error, _may_follow: bool) -> Error {
+        error
+    }
+
+    /// Returns the last position; 0 if the thread does not exist.
     async fn last(&self) -> Result<Seq>;
 }
 
 struct Subscription<L> {
     log: L,
-    /// The last number seen.
+    /// The last position seen. The thread must have it.
     after: Seq,
-    /// True if that number belongs to a delivered event, so that the thread must have reached it.
-    delivered: bool,
     subscriber: Subscriber,
     /// When the thread was last marked as watched.
     watched: Option<Instant>,
@@ -113,8 +116,7 @@ struct Subscription<L> {
 /// Returns the events after a `Seq`, and then the events to come.
 pub(crate) fn follow(log: impl EventLog, subscriber: Subscriber, after: Seq) -> HistoryEvents {
     let page = VecDeque::new();
-    let subscription =
-        Subscription { log, after, delivered: false, subscriber, watched: None, page, ended: false };
+    let subscription = Subscription { log, after, subscriber, watched: None, page, ended: false };
     futures_util::stream::unfold(subscription, |mut subscription| async move {
         let event = subscription.next().await?;
         subscription.ended = event.is_err();
@@ -141,18 +143,25 @@ impl<L: EventLog> Subscription<L> {
     /// Reads the next page. If it is empty, waits.
     async fn read(&mut self) -> Result<()> {
         self.subscriber.mark_seen();
-        self.page = self.log.page(self.after).await?;
-        if let Some(last) = self.page.back() {
-            (self.after, self.delivered) = (last.seq, true);
+        let page = self.log.page(self.after).await?;
+        if let Some(last) = page.back() {
+            if !self.after.is_of(last.seq.generation()) {
+                return Err(Error::erased(OPERATION));
+            }
+            self.after = last.seq;
+            self.page = page;
             return Ok(());
         }
         if self.renew_watch().await? {
             // Appends before the mark did not notify.
             return Ok(());
         }
-        // Only an erasure takes a thread back to before a delivered event.
-        if self.delivered && self.log.last().await? < self.after {
-            return Err(Error::erased(OPERATION));
+        // Only an erasure, a loss or a restore takes a position from a thread.
+        if self.after.generation().is_some() || self.after > Seq::ZERO {
+            let last = self.log.last().await?;
+            if !self.after.is_within(last) {
+                return Err(self.log.refusal(Error::erased(OPERATION), self.after.may_follow(last)).await);
+            }
         }
         self.subscriber.wait().await;
         Ok(())

@@ -108,7 +108,8 @@ impl Postgres {
     /// As [`Postgres::open`].
     #[doc(hidden)]
     pub async fn open_as_later(config: PostgresConfig, migrations: &'static [&'static str]) -> Result<Self> {
-        let engine = Engine::open_at(config.clone(), None, Schema { migrations }).await?;
+        let all: Vec<&str> = Schema::CURRENT.migrations.iter().chain(migrations).copied().collect();
+        let engine = Engine::open_at(config.clone(), None, Schema { migrations: all.leak() }).await?;
         Ok(Self::new(engine, &config))
     }
 

@@ -91,6 +91,19 @@ impl Sqlite {
         capabilities(&self.engine)
     }
 
+    /// Draws a new generation for every thread, bucket and board, and returns their number.
+    pub(crate) async fn renew_generations(&self) -> Result<u64> {
+        let renew = |sql: &rusqlite::Connection| {
+            let mut renewed = 0;
+            for table in ["threads", "kv_buckets", "boards"] {
+                let update = format!("UPDATE {table} SET generation = (random() & 4611686018427387903) | 1");
+                renewed += sql.execute(&update, [])?;
+            }
+            Ok(larder_kernel::check::size(renewed))
+        };
+        self.engine.write("sqlite.renew_generations", renew).await
+    }
+
     /// Returns true if the writer thread has ended, so that every further call fails.
     pub(crate) fn is_closed(&self) -> bool {
         self.engine.is_closed()

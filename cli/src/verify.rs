@@ -26,6 +26,10 @@ pub(crate) struct Args {
     /// removes nothing, and refuses a backend that another process has open.
     #[arg(long)]
     repair: bool,
+    /// Draw a new generation for every thread, bucket and board instead. Use it after a restore, before the
+    /// programs start: positions from before the restore are then refused.
+    #[arg(long, conflicts_with = "repair")]
+    new_generation: bool,
 }
 
 /// The result of the command.
@@ -45,6 +49,16 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 
 async fn verify(registry: &Registry, args: &Args) -> Result<ExitCode, String> {
     let failed = |error| cannot_open(&args.url, &error);
+    if args.new_generation {
+        let generations = registry.renew_generations(&args.url).await.map_err(failed)?;
+        let url = redact_url(&args.url);
+        let text = if args.json {
+            serde_json::json!({ "url": url, "new_generations": generations }).to_string()
+        } else {
+            format!("{}\n  new generations drawn: {generations}", printable(&url))
+        };
+        return Ok(output::finish(text, ExitCode::SUCCESS));
+    }
     let mut verified = registry.verify(&args.url).await.map_err(failed)?;
     let mut repaired = None;
     if args.repair && verified.faults.iter().any(|fault| fault.repair.is_some()) {

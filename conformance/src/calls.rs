@@ -174,6 +174,12 @@ pub(crate) fn comparable(mut value: Value) -> Value {
                 *field = comparable(field.take());
             }
         }
+        // A position names the generation of its place.
+        Value::String(text) => {
+            if let Ok(position) = text.parse::<larder_kernel::Seq>() {
+                value = position.get().into();
+            }
+        }
         _ => {}
     }
     value.sort_all_objects();

@@ -231,14 +231,15 @@ impl Error {
         .with_context("missing", operation)
     }
 
-    /// Creates the error that ends a stream whose namespace was erased. The items that the stream has
+    /// Creates the error that ends a stream whose data was erased or lost. The items that the stream has
     /// delivered no longer exist.
     #[must_use]
     pub fn erased(operation: &'static str) -> Self {
         Self::new(
             ErrorKind::Conflict,
             operation,
-            "the namespace was erased; discard the saved position and start from the beginning",
+            "the data at the saved position was erased or lost; discard the position and start from the \
+             beginning",
         )
     }
 

@@ -24,6 +24,7 @@ pub mod limits;
 mod message;
 mod metadata;
 mod page;
+mod position;
 #[doc(hidden)]
 pub mod random;
 pub mod storage;
@@ -40,12 +41,13 @@ pub use error::{ContextValue, Error, ErrorKind, Outcome, Result};
 pub use filter::{Field, Filter};
 pub use id::{
     AgentId, AgentRole, BucketName, CollectionName, ConversationId, DocumentId, EntityId, EntityType,
-    FencingToken, IdempotencyKey, Key, Namespace, RelationshipId, RelationshipType, Revision, RunId, Seq,
-    SessionId, TaskId, Thread, WorkerId,
+    IdempotencyKey, Key, Namespace, RelationshipId, RelationshipType, RunId, SessionId, TaskId, Thread,
+    WorkerId,
 };
 pub use message::{Author, BlobRef, ChatMessage, Role, ToolCall, ToolResult};
 pub use metadata::{Metadata, canonical_json, json_compare, json_equal};
 pub use page::{Page, PageRequest};
+pub use position::{FencingToken, Generation, Revision, Seq, TaskPosition};
 pub use storage::blob::{
     BlobBody, BlobBytes, BlobCondition, BlobEntries, BlobEntry, BlobGetOptions, BlobInfo, BlobKey,
     BlobPutOptions, BlobRead, BlobStore, BlobStoreExt, ByteRange, ETag, PresignMethod, PresignRequest,
@@ -66,8 +68,8 @@ pub use storage::key_value::{
     KeyValueEvents, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt,
 };
 pub use storage::task::{
-    Board, BoardId, BoardStatusCounts, Claim, Lease, NewBoard, NewTask, RetryOutcome, Task, TaskPosition,
-    TaskQuery, TaskStatus, TaskStore, Transition,
+    Board, BoardId, BoardStatusCounts, Claim, Lease, NewBoard, NewTask, RetryOutcome, Task, TaskQuery,
+    TaskStatus, TaskStore, Transition,
 };
 pub use storage::vector::{
     CollectionInfo, Document, Embedding, PutMode, PutReport, SearchHit, SearchRequest, VectorStore,

@@ -21,6 +21,7 @@ pub struct Covered {
 #[non_exhaustive]
 pub struct MessageMark {
     /// The position.
+    #[serde(serialize_with = "crate::stored_seq::number")]
     pub seq: Seq,
     /// The creation time. A replacement may use the same position again.
     pub created_at: Timestamp,

@@ -20,6 +20,7 @@ pub(super) const HEADING: &str = "Summary of the conversation so far:\n";
 #[non_exhaustive]
 pub struct Summary {
     /// The position of the last message that the summary covers. It also covers every earlier message.
+    #[serde(serialize_with = "crate::stored_seq::number")]
     pub up_to: Seq,
     /// The text.
     pub text: String,

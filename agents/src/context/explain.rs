@@ -45,6 +45,7 @@ impl fmt::Display for Size {
 #[non_exhaustive]
 pub struct Resized {
     /// The position of the message.
+    #[serde(serialize_with = "crate::stored_seq::number")]
     pub seq: Seq,
     /// The size before, in bytes.
     pub bytes_before: u64,
@@ -66,12 +67,15 @@ pub struct ExplainedStep {
     /// The size of the window after the step.
     pub after: Size,
     /// The stored messages that the step removed.
+    #[serde(serialize_with = "crate::stored_seq::list")]
     pub dropped: Vec<Seq>,
     /// The stored messages that the step replaced with a summary.
+    #[serde(serialize_with = "crate::stored_seq::list")]
     pub summarized: Vec<Seq>,
     /// The stored messages that the step changed.
     pub shortened: Vec<Resized>,
     /// The last message that the new summary covers.
+    #[serde(serialize_with = "crate::stored_seq::optional")]
     pub summary_up_to: Option<Seq>,
     /// The number of messages added that are not stored.
     pub injected: u64,
@@ -106,6 +110,7 @@ pub struct WindowExplanation {
     /// `true` if a filtered memory reached its limit on messages to read.
     pub scan_ended: bool,
     /// The last message that the window's initial summary covers.
+    #[serde(serialize_with = "crate::stored_seq::optional")]
     pub began_with_summary_up_to: Option<Seq>,
     /// The size of the window before the first step.
     pub read: Size,

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+    append_digest, check_after, check_append, check_before, check_fork, check_limit, check_replace,
+    check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
@@ -78,22 +79,25 @@ impl InMemoryHistoryProvider {
         })
     }
 
-    /// Works as `read`, for a read of messages, which counts as a use of the thread.
+    /// Works as `read`, for a read of messages, which counts as a use of the thread. `check` gets the
+    /// thread's last position.
     fn read_messages(
         &self,
         thread: &Thread,
+        check: impl Fn(Seq) -> Result<()>,
         work: impl FnOnce(&ThreadState) -> Vec<StoredMessage>,
-    ) -> Vec<StoredMessage> {
+    ) -> Result<Vec<StoredMessage>> {
         let messages = self.threads.read(thread, |state| {
+            check(state.last())?;
             // Without a time to live, the clock is not needed.
             if state.has_life() {
                 let now = now_ms();
                 state.expire(&self.backend, now);
                 state.touch(now);
             }
-            work(state)
+            Ok(work(state))
         });
-        messages.unwrap_or_default()
+        messages.unwrap_or_else(|| check(Seq::ZERO).map(|()| Vec::new()))
     }
 
     /// Runs `work` on the thread, and creates it if it was never used.
@@ -118,7 +122,10 @@ impl InMemoryHistoryProvider {
         loop {
             let Some(from) = self.threads.find(source) else {
                 let there = self.read(target, |state, _| !state.is_empty()).unwrap_or(false);
-                return Err(if there { target_is_there() } else { nothing_to_fork() });
+                if there {
+                    return Err(target_is_there());
+                }
+                return check_fork(up_to, Seq::ZERO).and(Err(nothing_to_fork()));
             };
             let to =
                 self.threads.find_or_make(target, || ThreadState::new(OPERATION, &self.backend, target))?;
@@ -138,10 +145,11 @@ impl InMemoryHistoryProvider {
             if !to_live.is_empty() {
                 return Err(target_is_there());
             }
+            let fits = check_fork(up_to, from_live.last());
             let copied = from_live.copy(up_to);
             let messages = larder_kernel::check::size(copied.len());
-            let done = if copied.is_empty() {
-                Err(nothing_to_fork())
+            let done = if fits.is_err() || copied.is_empty() {
+                fits.and(Err(nothing_to_fork()))
             } else {
                 to_live.append(OPERATION, &self.backend, copied, None)
             };
@@ -254,12 +262,14 @@ impl HistoryProvider for InMemoryHistoryProvider {
 
     async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
         check_limit("history.get_messages", limit)?;
-        Ok(self.read_messages(thread, |state| state.window(offset, limit)))
+        self.read_messages(thread, |_| Ok(()), |state| state.window(offset, limit))
     }
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
-        check_limit("history.tail", limit)?;
-        Ok(self.read_messages(thread, |state| state.tail(before, limit)))
+        const OPERATION: &str = "history.tail";
+        check_limit(OPERATION, limit)?;
+        let check = |last| check_before(OPERATION, before, last);
+        self.read_messages(thread, check, |state| state.tail(before, limit))
     }
 
     async fn tail_matching(
@@ -270,12 +280,15 @@ impl HistoryProvider for InMemoryHistoryProvider {
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
         check_tail_matching(filter, limit)?;
-        Ok(self.read_messages(thread, |state| state.tail_matching(thread, filter, before, limit)))
+        let check = |last| check_before("history.tail_matching", before, last);
+        self.read_messages(thread, check, |state| state.tail_matching(thread, filter, before, limit))
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
-        check_limit("history.page_after", limit)?;
-        Ok(self.read_messages(thread, |state| state.after(after.get(), limit)))
+        const OPERATION: &str = "history.page_after";
+        check_limit(OPERATION, limit)?;
+        let check = |last| check_after(OPERATION, after, last);
+        self.read_messages(thread, check, |state| state.after(after.get(), limit))
     }
 
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
@@ -369,6 +382,9 @@ impl HistoryProvider for InMemoryHistoryProvider {
         let (backend, named) = (self.backend.clone(), thread.clone());
         let make = move || ThreadState::new(OPERATION, &backend, &named);
         let following = self.threads.follow(&self.backend, thread, make)?;
+        let last = following.slot().lock().as_ref().map_or(Seq::ZERO, ThreadState::last);
+        after.check_resume(OPERATION, "after", last)?;
+        let from_start = after <= Seq::ZERO && after.generation().is_none();
         let (backend, mut cursor) = (self.backend.clone(), after.get());
         Ok(following.stream(move |state| match state {
             Some(state) => {
@@ -376,7 +392,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
                 Ok(state.events_after(&mut cursor))
             }
             // The watch started at the beginning and has delivered nothing, so it misses nothing.
-            None if after <= Seq::ZERO && cursor == after.get() => Ok(LogPage::empty()),
+            None if from_start && cursor == after.get() => Ok(LogPage::empty()),
             None => Err(Error::erased(OPERATION)),
         }))
     }

@@ -183,7 +183,10 @@ impl KeyValueStore for InMemoryKeyValueStore {
         let following = self.buckets.follow(&self.backend, bucket, make)?;
         let (backend, prefix, mut progress) =
             (self.backend.clone(), prefix.to_owned(), Progress::after(after));
-        following.slot().lock().as_ref().map_or(Ok(()), |state| state.check_watch(&mut progress))?;
+        if let Some(state) = following.slot().lock().as_ref() {
+            after.check_resume(OPERATION, "after", state.last())?;
+            state.check_watch(&mut progress)?;
+        }
         Ok(following.stream(move |state| {
             let Some(state) = state else { return progress.outlive_erasure().map(|()| LogPage::empty()) };
             state.expire(&backend, now_ms());

@@ -219,6 +219,13 @@ impl TaskStore for InMemoryTaskStore {
         page: PageRequest<TaskPosition>,
     ) -> Result<Page<Task, TaskPosition>> {
         page.check("tasks.list_tasks")?;
+        let place = self.conversations.read(&board.conversation, |conversation| {
+            conversation.boards.get(&board.agent).map(|(numbers, _)| numbers.generation)
+        });
+        if let Some(after) = page.after {
+            let place = TaskPosition::default().in_generation(place.flatten());
+            after.check_generation("tasks.list_tasks", "page.after", place)?;
+        }
         let tasks = self.on_board(board, |state, _| state.list(query, page.after, page.limit + 1));
         Ok(Page::from_surplus(tasks.unwrap_or_default(), page.limit, |task| task.position))
     }

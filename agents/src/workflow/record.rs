@@ -46,6 +46,7 @@ pub(crate) struct Carried {
     /// `true` if `text` is the end of the conversation, because no summary could be made.
     pub(crate) verbatim: bool,
     /// The last stored message that the text covers, for a persistent state.
+    #[serde(default, serialize_with = "crate::stored_seq::optional")]
     pub(crate) up_to: Option<Seq>,
 }
 
@@ -66,6 +67,7 @@ pub(crate) enum Chore {
 pub(crate) struct Copied {
     pub(crate) from: Thread,
     pub(crate) to: Thread,
+    #[serde(serialize_with = "crate::stored_seq::number")]
     pub(crate) up_to: Seq,
     /// `true` if the copy's messages have other positions.
     pub(crate) moved: bool,

@@ -1,6 +1,6 @@
 //! Conversion of columns to the contracts' values.
 
-use larder_kernel::{Metadata, Timestamp};
+use larder_kernel::{Generation, Metadata, Timestamp};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -16,6 +16,11 @@ pub(crate) fn timestamp(at_ms: i64) -> Fallible<Timestamp> {
 /// Converts a stored count.
 pub(crate) fn count(stored: i64) -> Fallible<u64> {
     Ok(u64::try_from(stored).map_err(|_| corrupt(READ))?)
+}
+
+/// Converts a stored generation; `None` for a place that does not exist.
+pub(crate) fn generation(stored: Option<i64>) -> Option<Generation> {
+    stored.and_then(|stored| u64::try_from(stored).ok()).and_then(Generation::new)
 }
 
 /// Parses a stored id. This program never wrote an id that violates the rules.

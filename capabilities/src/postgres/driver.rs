@@ -44,6 +44,13 @@ impl Location for PostgresConfig {
         Ok(Arc::new(Postgres::open(*self).await?))
     }
 
+    async fn renew_generations(&self) -> Result<u64> {
+        let postgres = Postgres::open(self.clone()).await?;
+        let renewed = postgres.engine.renew_generations().await;
+        postgres.close().await;
+        renewed
+    }
+
     async fn diagnose(&self, findings: &Findings) {
         if let Some(session) = super::diagnose::diagnose(self, true, findings).await {
             super::diagnose::close(session).await;

@@ -9,6 +9,7 @@ mod lease;
 mod notify;
 mod open;
 mod pool;
+mod position;
 mod probe;
 pub(super) mod sweep;
 pub(super) mod watched;

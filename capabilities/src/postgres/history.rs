@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+    check_after, check_append, check_before, check_limit, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, Forked, HistoryEvents, HistoryProvider,
@@ -77,7 +77,25 @@ impl PostgresHistoryProvider {
         check_limit(operation, limit)?;
         let wanted = Wanted { address: self.address(thread), range, limit };
         let seen = self.engine.read(operation, &wanted, |sql, wanted| read::messages(sql, wanted)).await?;
+        let (position, last) = (range.position(), seen.last.unwrap_or(Seq::ZERO));
+        let checked = match range {
+            Range::Before(before) if seen.last.is_some() => check_before(operation, before, last),
+            Range::After(after) => check_after(operation, after, last),
+            Range::Before(_) | Range::Offset(_) => Ok(()),
+        };
+        self.explained(checked, position, last).await?;
         self.settle(operation, &wanted.address, seen).await
+    }
+
+    /// Explains the refusal of a position in a thread whose last position is `last`.
+    async fn explained(&self, checked: Result<()>, position: Option<Seq>, last: Seq) -> Result<()> {
+        match checked {
+            Ok(()) => Ok(()),
+            Err(refusal) => {
+                let may_follow = position.is_some_and(|position| position.may_follow(last));
+                Err(self.engine.explain_position(refusal, may_follow).await)
+            }
+        }
     }
 
     /// Applies the effects of a read of messages on the thread's time to live.
@@ -140,7 +158,7 @@ impl HistoryProvider for PostgresHistoryProvider {
     }
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.messages("history.tail", thread, Range::Before(before.unwrap_or(Seq::MAX)), limit).await
+        self.messages("history.tail", thread, Range::Before(before), limit).await
     }
 
     async fn tail_matching(
@@ -153,8 +171,10 @@ impl HistoryProvider for PostgresHistoryProvider {
         const OPERATION: &str = "history.tail_matching";
         check_tail_matching(filter, limit)?;
         let (address, terms) = (self.address(thread), filter.terms(thread));
-        let wanted = Matching { address, terms, before: before.unwrap_or(Seq::MAX), limit };
+        let wanted = Matching { address, terms, before, limit };
         let seen = self.engine.read(OPERATION, &wanted, |sql, wanted| read::matching(sql, wanted)).await?;
+        let last = seen.last.unwrap_or(Seq::ZERO);
+        self.explained(check_before(OPERATION, before, last), before, last).await?;
         self.settle(OPERATION, &wanted.address, seen).await
     }
 
@@ -187,7 +207,7 @@ impl HistoryProvider for PostgresHistoryProvider {
         if source == target {
             return Err(write::target_is_there());
         }
-        let fork = (self.address(source), self.address(target), up_to.unwrap_or(Seq::MAX));
+        let fork = (self.address(source), self.address(target), up_to);
         self.engine
             .statement("history.fork", &fork, |sql, write, (source, target, up_to)| {
                 write::fork(sql, write, source, target, *up_to)
@@ -250,6 +270,9 @@ impl HistoryProvider for PostgresHistoryProvider {
             .engine
             .read(OPERATION, &address, |sql, address| lifetime::notify_number(sql, write, address))
             .await?;
-        Ok(events::follow(self.engine.clone(), address, number, after))
+        let info =
+            self.engine.read(OPERATION, &address, |sql, address| read::info(sql, write, address)).await?;
+        self.explained(after.check_resume(OPERATION, "after", info.last), Some(after), info.last).await?;
+        Ok(events::follow(self.engine.clone(), address, number, after.anchored(info.last)))
     }
 }

@@ -17,6 +17,9 @@ const BASELINE_TABLES: [&str; 4] = [
     include_str!("../../migrations/postgres/0012_baseline_4_vectors_graph_tasks.sql"),
 ];
 
+/// The migration to the version after the baseline.
+pub(crate) const GENERATIONS: &str = include_str!("../../migrations/postgres/0013_generations.sql");
+
 const OPERATION: &str = "postgres.open";
 
 /// The format that this program writes: the baseline and the migrations after it.
@@ -27,7 +30,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) const CURRENT: Self = Self { migrations: &[] };
+    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS] };
 
     /// Returns the versions that this program supports. They are the format numbers of databases.
     pub(crate) fn formats(self) -> Formats {

@@ -1,6 +1,6 @@
 //! Conversion of the server's replies to the contracts' values.
 
-use larder_kernel::{Error, Timestamp};
+use larder_kernel::{Error, Generation, Timestamp};
 use redis::Value;
 
 use super::failure::corrupt;
@@ -50,6 +50,17 @@ pub(crate) fn integer(answer: Value) -> Read<i64> {
 /// Converts a reply to a count.
 pub(crate) fn count(answer: Value) -> Read<u64> {
     u64::try_from(integer(answer)?).map_err(|_| corrupt(OPERATION))
+}
+
+/// Converts a stored generation. `None` for a place that does not exist or has none yet.
+pub(crate) fn generation(answer: Value) -> Read<Option<Generation>> {
+    let Some(answer) = optional(answer) else { return Ok(None) };
+    let text = text(answer)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let number = u64::from_str_radix(&text, 16).map_err(|_| corrupt(OPERATION))?;
+    Generation::new(number).map(Some).ok_or_else(|| corrupt(OPERATION))
 }
 
 /// Converts a reply to a list.

@@ -43,6 +43,13 @@ impl Location for RedisConfig {
         Ok(Arc::new(Redis::open(*self).await?))
     }
 
+    async fn renew_generations(&self) -> Result<u64> {
+        let redis = Redis::open(self.clone()).await?;
+        let renewed = redis.engine.renew_generations().await;
+        redis.close().await;
+        renewed
+    }
+
     async fn diagnose(&self, findings: &Findings) {
         Box::pin(super::diagnose::diagnose(self, findings)).await;
     }

@@ -3,6 +3,7 @@
 mod cluster;
 mod connector;
 mod dedicated_connection;
+mod generation;
 mod node;
 mod notify;
 mod resp;

@@ -139,7 +139,7 @@ impl HistoryProvider for RedisHistoryProvider {
             return Err(fork::target_is_there());
         }
         let (source, target) = (self.address(source), self.address(target));
-        fork::fork(&self.engine, &self.index, &source, &target, up_to.unwrap_or(Seq::MAX)).await
+        fork::fork(&self.engine, &self.index, &source, &target, up_to).await
     }
 
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
@@ -169,9 +169,11 @@ impl HistoryProvider for RedisHistoryProvider {
     }
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        const OPERATION: &str = "history.subscribe";
         let address = self.address(thread);
         // Records a passed expiry as an event, so that the stream begins with it.
-        read::settle(&self.engine, "history.subscribe", &address).await?;
-        Ok(events::follow(self.engine.clone(), address, after))
+        let info = read::settle(&self.engine, OPERATION, &address).await?;
+        after.check_resume(OPERATION, "after", info.last)?;
+        Ok(events::follow(self.engine.clone(), address, after.anchored(info.last)))
     }
 }

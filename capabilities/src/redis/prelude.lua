@@ -7,6 +7,13 @@ local function int(n)
   return string.format('%.0f', n)
 end
 
+-- Draws the generation of a place: a random-looking number of 61 bits in hexadecimal. No place has the name at the same
+-- instant twice. (A script's own random numbers are the same in every run.)
+local function draw(name)
+  local now = redis.call('TIME')
+  return '1' .. string.sub(redis.sha1hex(now[1] .. ' ' .. now[2] .. ' ' .. name), 1, 15)
+end
+
 -- Returns the reply for data of another format. The client converts it to an error with both numbers.
 local function wrong_format(found)
   return redis.error_reply('LARDERFORMAT ' .. (found or '0') .. ' ' .. FORMAT)

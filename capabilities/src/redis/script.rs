@@ -19,6 +19,7 @@ pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///
 /// - `now_ms()`: the store's clock, constant during a script.
 /// - `int(n)`: an integer as decimal text, exact up to 2^53.
+/// - `draw(name)`: a generation for the place with this name.
 /// - `registered()`: whether the entity may be written; see `index.rs`. `KEYS[1]` is the entity's `meta`,
 ///   `KEYS[2]` its `erased`, `ARGV[1]` and `ARGV[2]` the registration. A script that gets `false` immediately
 ///   returns `'REGISTER'`.

@@ -136,6 +136,18 @@ impl Location for SqliteLocation {
         Ok(())
     }
 
+    async fn renew_generations(&self) -> Result<u64> {
+        if !self.0.path.is_file() {
+            let message = "the database file does not exist; check the path";
+            let error = Error::new(ErrorKind::NotFound, "sqlite.renew_generations", message);
+            return Err(error.with_field("path"));
+        }
+        let sqlite = Sqlite::open(self.0.clone()).await?;
+        let renewed = sqlite.renew_generations().await;
+        sqlite.close().await;
+        renewed
+    }
+
     async fn repair(&self) -> Result<Repaired> {
         super::verify::repair(&self.0).await
     }

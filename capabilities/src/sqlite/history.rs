@@ -175,7 +175,7 @@ impl HistoryProvider for SqliteHistoryProvider {
     }
 
     async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.messages("history.tail", thread, Range::Before(before.unwrap_or(Seq::MAX)), limit).await
+        self.messages("history.tail", thread, Range::Before(before), limit).await
     }
 
     async fn tail_matching(
@@ -186,7 +186,7 @@ impl HistoryProvider for SqliteHistoryProvider {
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
         check_tail_matching(filter, limit)?;
-        let wanted = Arc::new(Matching { terms: filter.terms(thread), before: before.unwrap_or(Seq::MAX) });
+        let wanted = Arc::new(Matching { terms: filter.terms(thread), before });
         let read = move |sql: &Connection, address: &Address, _: &mut ReadBudget| {
             read::matching(sql, address, &wanted, limit)
         };
@@ -227,7 +227,6 @@ impl HistoryProvider for SqliteHistoryProvider {
             return Err(write::target_exists());
         }
         let (source, target) = (self.address(source), self.address(target));
-        let up_to = up_to.unwrap_or(Seq::MAX);
         self.engine.write(OPERATION, move |sql| write::fork(sql, &source, &target, up_to)).await
     }
 
@@ -276,8 +275,10 @@ impl HistoryProvider for SqliteHistoryProvider {
     }
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
+        const OPERATION: &str = "history.subscribe";
         // Records a passed expiry as an event, so that the stream begins with it.
-        self.thread_info(thread).await.map_err(|error| error.in_operation("history.subscribe"))?;
-        Ok(events::follow(self.engine.clone(), self.address(thread), after))
+        let info = self.thread_info(thread).await.map_err(|error| error.in_operation(OPERATION))?;
+        after.check_resume(OPERATION, "after", info.last)?;
+        Ok(events::follow(self.engine.clone(), self.address(thread), after.anchored(info.last)))
     }
 }

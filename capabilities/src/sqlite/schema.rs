@@ -12,6 +12,7 @@ const APPLICATION_ID: i64 = 0x4c72_6472;
 /// The oldest version that this program opens. The baseline statements create it in an empty file.
 const BASELINE: i64 = 6;
 const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0006_baseline.sql");
+const GENERATIONS: &str = include_str!("../../migrations/sqlite/0007_generations.sql");
 
 const OPERATION: &str = "sqlite.open";
 
@@ -23,7 +24,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) const CURRENT: Self = Self { migrations: &[] };
+    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS] };
 
     /// Returns the versions that this program supports. They are the format numbers of files.
     pub(crate) fn formats(self) -> Formats {

@@ -1,6 +1,6 @@
 //! Conversions between columns and the contracts' values.
 
-use larder_kernel::{Metadata, Timestamp};
+use larder_kernel::{Generation, Metadata, Timestamp};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
@@ -22,6 +22,16 @@ pub(crate) fn timestamp(at_ms: i64) -> Fallible<Timestamp> {
 /// Converts a stored count.
 pub(crate) fn count(stored: i64) -> Fallible<u64> {
     Ok(u64::try_from(stored).map_err(|_| corrupt(READ))?)
+}
+
+/// Converts a stored generation. `None` for a row in which none was drawn.
+pub(crate) fn generation(stored: i64) -> Option<Generation> {
+    u64::try_from(stored).ok().and_then(Generation::new)
+}
+
+/// Draws a generation for a new row.
+pub(crate) fn new_generation() -> i64 {
+    integer(Generation::draw().get())
 }
 
 /// Returns the JSON text for a metadata column.

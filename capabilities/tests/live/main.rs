@@ -6,6 +6,8 @@
 //! with `LARDER_SERVICES=required` they fail.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod emptied;
 mod groups;
 #[cfg(feature = "postgres")]
 mod log_capture;

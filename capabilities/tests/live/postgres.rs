@@ -6,6 +6,7 @@
 
 mod connections;
 mod durability;
+mod emptied;
 mod format;
 mod outage;
 #[cfg(feature = "sqlx-interop")]
@@ -53,6 +54,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         connections::callers_share_the_connections_that_a_role_may_have;
         connections::more_callers_than_connections_of_a_silent_server_report_the_server;
         durability::each_write_is_flushed_as_the_store_declares;
+        emptied::readers_from_before_a_dropped_schema_are_refused;
+        emptied::new_generations_refuse_positions_from_before;
         format::a_database_of_a_newer_format_is_refused_by_number_and_not_changed;
         format::a_running_program_does_not_write_after_a_newer_one_upgraded_the_database;
         format::an_upgrade_waits_for_the_writes_that_have_begun;
@@ -81,6 +84,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         vectors::directions_are_restored_after_pgvector_was_removed;
         versions::a_new_database_has_the_recorded_schema;
         versions::an_older_schema_is_refused_by_name_and_not_changed;
+        versions::an_upgrade_draws_a_generation_for_each_thread_bucket_and_board;
         outage::an_unreachable_server_is_a_typed_error_without_the_password;
         outage::a_server_that_is_silent_is_given_up_in_time;
         outage::rights_that_are_missing_are_named;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod emptied;
 mod expiry;
 mod format;
 
@@ -69,6 +70,13 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             SERVER,
             format::a_running_program_does_not_write_after_an_upgrade,
         ),
+        trial("readers_from_before_lost_keys_are_refused", SERVER, emptied::readers_from_before_lost_keys),
+        trial(
+            "readers_from_before_lost_keys_of_a_cluster_are_refused",
+            CLUSTER,
+            emptied::readers_from_before_lost_keys_of_a_cluster,
+        ),
+        trial("data_without_a_generation_gets_one_with_the_next_write", SERVER, emptied::data_without_one),
         trial("a_cluster_is_not_a_single_server", CLUSTER, a_cluster_is_not_a_single_server),
         trial("writers_during_an_erasure_in_a_cluster", CLUSTER, writers_during_an_erasure_in_a_cluster),
     ];

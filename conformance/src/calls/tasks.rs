@@ -83,7 +83,7 @@ calls! { Tasks, tasks;
         store.list_tasks(&board()?, &planned, PageRequest::default()).await
     }
     "list_tasks/after" => |store| {
-        let after = PageRequest::after(TaskPosition(0), 10);
+        let after = PageRequest::after(TaskPosition::new(0), 10);
         store.list_tasks(&board()?, &TaskQuery::default(), after).await
     }
     "list_boards" => |store| { store.list_boards(None, PageRequest::default()).await }

@@ -152,6 +152,7 @@ const PRELUDE: &str = "    #![allow(unused)]
                 .filter(|(name, _)| !chosen(name))
                 .map(|(name, value)| (name, plain(value)))
                 .collect(),
+            Value::String(text) => text.parse::<Seq>().map_or(Value::String(text), |at| at.get().into()),
             other => other,
         }
     }
@@ -273,6 +274,10 @@ pub(super) fn plain(value: serde_json::Value) -> serde_json::Value {
             .filter(|(name, _)| !CHOSEN.contains(&name.as_str()))
             .map(|(name, value)| (name, plain(value)))
             .collect(),
+        // A position names the generation of its place.
+        Value::String(text) => {
+            text.parse::<larder_kernel::Seq>().map_or(Value::String(text), |position| position.get().into())
+        }
         other => other,
     }
 }

@@ -71,6 +71,9 @@ defects! { History;
     clearing_a_thread_takes_the_agents_others: ClearsAgent => ["HIST-036"],
     a_fork_drops_the_last_message: ForkDropsLast => ["HIST-040"],
     a_replacement_drops_later_messages: ReplaceDropsLater => ["HIST-050"],
+    positions_name_no_generation: GenerationUnnamed => ["HIST-099"],
+    the_generation_of_a_position_is_ignored: GenerationIgnored =>
+        ["HIST-100", "HIST-101", "HIST-102", "HIST-103", "HIST-104", "HIST-105"],
 }
 
 #[derive(Default)]
@@ -122,13 +125,15 @@ impl Wrong {
 
     /// Returns a number as the wrong store assigns it.
     fn shown(&self, thread: &Thread, seq: Seq) -> Seq {
-        Seq::new(seq.get() - self.shift(thread))
+        let named = seq.generation().filter(|_| self.defect != Defect::GenerationUnnamed);
+        Seq::new(seq.get() - self.shift(thread)).in_generation(named)
     }
 
     /// Returns the inner number for a number of the wrong store.
     fn asked(&self, thread: &Thread, seq: Seq) -> Seq {
         let shift = if self.defect == Defect::NumbersShared { self.shift(thread) } else { 0 };
-        Seq::new(seq.get().saturating_add(shift))
+        let named = seq.generation().filter(|_| self.defect != Defect::GenerationIgnored);
+        Seq::new(seq.get().saturating_add(shift)).in_generation(named)
     }
 
     fn shift(&self, thread: &Thread) -> i64 {
@@ -405,7 +410,7 @@ impl HistoryProvider for Wrong {
         Ok(match self.defect {
             Defect::NumbersShared => events
                 .map_ok(move |mut event| {
-                    event.seq = Seq::new(event.seq.get() - shift);
+                    event.seq = Seq::new(event.seq.get() - shift).in_generation(event.seq.generation());
                     event
                 })
                 .boxed(),

@@ -45,6 +45,8 @@ defects! { KeyValue;
     a_key_is_in_every_bucket: BucketsIgnored => ["KV-010"],
     a_deletion_is_answered_as_absent: DeletionDenied => ["KV-023"],
     keys_are_listed_in_reverse: ListedInReverse => ["KV-031"],
+    revisions_name_no_generation: GenerationUnnamed => ["KV-049"],
+    the_generation_of_a_revision_is_ignored: GenerationIgnored => ["KV-050", "KV-051", "KV-052"],
 }
 
 /// The expired and emptied data, which the inner store forgets.
@@ -145,6 +147,9 @@ impl KeyValueStore for Wrong {
     ) -> Result<Revision> {
         let (bucket, key) = (self.bucket(bucket)?, self.key(key)?);
         match (self.defect, options.condition) {
+            (Defect::GenerationIgnored, KeyValueCondition::AtRevision(at)) => {
+                options.condition = KeyValueCondition::AtRevision(Revision::new(at.get()));
+            }
             (Defect::LargeValuesCut, _) if value.len() <= VALUE_BYTES_MAX => value.truncate(64 << 10),
             (Defect::LargeValuesDropped, _) if (64 << 10..=VALUE_BYTES_MAX).contains(&value.len()) => {
                 return Ok(Revision::new(1));
@@ -188,7 +193,10 @@ impl KeyValueStore for Wrong {
             }
             revision => revision,
         };
-        let revision = self.quoting(revision, key.as_str())?;
+        let mut revision = self.quoting(revision, key.as_str())?;
+        if self.defect == Defect::GenerationUnnamed {
+            revision = Revision::new(revision.get());
+        }
         if let (Defect::ExpiredRead | Defect::ExpiredListed | Defect::EmptiedBucketsListed, Some(entry)) =
             (self.defect, self.inner.get(&bucket, &key).await?)
         {
@@ -221,6 +229,7 @@ impl KeyValueStore for Wrong {
                 }
             }
             Defect::DeletesAnyRevision => at = None,
+            Defect::GenerationIgnored => at = at.map(|at| Revision::new(at.get())),
             Defect::DeletesEverywhere => {
                 for name in self.shared.alike(self.inner.namespace()) {
                     InMemoryKeyValueStore::open(&self.shared.place, name).delete(&bucket, &key, None).await?;
@@ -286,6 +295,7 @@ impl KeyValueStore for Wrong {
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         let bucket = self.bucket(bucket)?;
         let prefix = if self.defect == Defect::WatchIgnoresPrefix { "" } else { prefix };
+        let after = if self.defect == Defect::GenerationIgnored { Revision::new(after.get()) } else { after };
         let events = self.inner.watch(&bucket, prefix, after).await?;
         let refused_late = self.defect == Defect::LateWatchRefused
             && after == Revision::ZERO

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use larder_agents::InMemoryTaskStore;
 use larder_kernel::{
     Board, BoardId, BoardStatusCounts, Claim, ConversationId, Error, ErrorKind, FencingToken, Lease,
-    Namespace, NewBoard, NewTask, Page, PageRequest, Result, RetryOutcome, Store, Task, TaskId, TaskPosition,
-    TaskQuery, TaskStatus, TaskStore, Transition, WorkerId,
+    Namespace, NewBoard, NewTask, Page, PageRequest, Result, RetryOutcome, Revision, Store, Task, TaskId,
+    TaskPosition, TaskQuery, TaskStatus, TaskStore, Transition, WorkerId,
 };
 
 use super::serve::{SharedState, lock, serve};
@@ -40,6 +40,8 @@ defects! { Tasks;
     a_step_leaves_the_lease: LeaseLeft => ["TASK-026"],
     a_renewal_needs_no_token: RenewalNeedsNoToken => ["TASK-048"],
     boards_of_one_agent_are_one: AgentsIgnored => ["TASK-003"],
+    numbers_name_no_generation: GenerationUnnamed => ["TASK-052"],
+    the_generation_of_a_number_is_ignored: GenerationIgnored => ["TASK-053", "TASK-054"],
 }
 
 #[derive(Default)]
@@ -132,6 +134,9 @@ impl Wrong {
             Defect::MissingTokenAccepted => given.is_none(),
             _ => false,
         };
+        if self.defect == Defect::GenerationIgnored {
+            return Ok(given.map(|token| FencingToken::new(token.get())));
+        }
         if !accepted {
             return Ok(given);
         }
@@ -188,7 +193,10 @@ impl TaskStore for Wrong {
     async fn get_task(&self, board: &BoardId, task: &TaskId) -> Result<Option<Task>> {
         let board = self.board(board)?;
         let found = self.inner.get_task(&board, task).await?;
-        Ok(found.map(|task| self.with_lease_left(&board, task)))
+        let unnamed = |task: Task| {
+            if self.defect == Defect::GenerationUnnamed { task.in_generation(None) } else { task }
+        };
+        Ok(found.map(|task| self.with_lease_left(&board, unnamed(task))))
     }
 
     async fn list_tasks(
@@ -199,6 +207,10 @@ impl TaskStore for Wrong {
     ) -> Result<Page<Task, TaskPosition>> {
         let all = TaskQuery::default();
         let query = if self.defect == Defect::StatusesIgnored { &all } else { query };
+        let mut page = page;
+        if self.defect == Defect::GenerationIgnored {
+            page.after = page.after.map(|after| TaskPosition::new(after.get()));
+        }
         let mut listed = self.inner.list_tasks(&self.board(board)?, query, page).await?;
         if self.defect == Defect::ListedById {
             listed.items.sort_by(|left, right| left.id.cmp(&right.id));
@@ -220,6 +232,9 @@ impl TaskStore for Wrong {
         let to = step.to;
         match self.defect {
             Defect::LastWriteWins => step.expected = None,
+            Defect::GenerationIgnored => {
+                step.expected = step.expected.map(|expected| Revision::new(expected.get()));
+            }
             Defect::ResultForgotten => step.result = None,
             _ => {}
         }

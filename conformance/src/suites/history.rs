@@ -7,6 +7,7 @@ mod concurrent;
 pub(crate) mod dump;
 mod erased;
 mod fork;
+mod generation;
 mod hostile;
 mod idempotency;
 mod list;
@@ -217,6 +218,14 @@ fn subscribing() -> Vec<Case> {
         case!(History, "HIST-089", ttl::an_expiry_is_in_the_backlog),
         case!(History, "HIST-098", erased::a_waiting_subscription_ends_with_an_erasure),
         case!(History, "HIST-098", erased::events_after_an_erasure_are_not_delivered_as_old_ones),
+        case!(History, "HIST-098", generation::a_subscription_does_not_continue_in_another_generation),
+        case!(History, "HIST-099", generation::every_position_of_a_thread_names_its_generation),
+        case!(History, "HIST-100", generation::a_page_after_a_lost_position_conflicts),
+        case!(History, "HIST-101", generation::the_tail_before_a_lost_position_conflicts),
+        case!(History, "HIST-102", generation::a_fork_up_to_a_lost_position_conflicts),
+        case!(History, "HIST-103", generation::a_replacement_at_a_lost_position_conflicts),
+        case!(History, "HIST-104", generation::subscribing_after_a_lost_position_conflicts),
+        case!(History, "HIST-105", generation::matches_before_a_lost_position_conflict),
     ]
 }
 

@@ -5,6 +5,7 @@ mod delete;
 pub(crate) mod dump;
 mod erased;
 mod expiry;
+mod generation;
 mod hostile;
 mod list;
 mod put;
@@ -102,5 +103,10 @@ fn watching() -> Vec<Case> {
         case!(KeyValue, "KV-047", watch_backlog::a_watch_from_0_survives_an_erasure),
         case!(KeyValue, "KV-048", erased::a_waiting_watch_ends_with_an_erasure),
         case!(KeyValue, "KV-048", erased::events_after_an_erasure_are_not_delivered_as_old_ones),
+        case!(KeyValue, "KV-048", generation::a_watch_does_not_continue_in_another_generation),
+        case!(KeyValue, "KV-049", generation::every_revision_of_a_bucket_names_its_generation),
+        case!(KeyValue, "KV-050", generation::a_put_at_a_revision_of_another_generation_conflicts),
+        case!(KeyValue, "KV-051", generation::a_deletion_at_a_revision_of_another_generation_conflicts),
+        case!(KeyValue, "KV-052", generation::watching_from_a_lost_revision_conflicts),
     ]
 }

@@ -4,6 +4,7 @@ mod adding;
 mod boards;
 mod claims;
 pub(crate) mod dump;
+mod generation;
 mod hostile;
 mod leases;
 mod reading;
@@ -50,6 +51,9 @@ fn on_boards() -> Vec<Case> {
         case!(Tasks, "TASK-050", removal::a_deleted_board_no_longer_exists_and_others_remain),
         case!(Tasks, "TASK-051", removal::a_board_created_again_is_empty),
         case!(Tasks, "TASK-051", removal::tokens_and_revisions_continue),
+        case!(Tasks, "TASK-052", generation::every_number_of_a_board_names_its_generation),
+        case!(Tasks, "TASK-053", generation::a_page_after_a_position_of_another_generation_conflicts),
+        case!(Tasks, "TASK-054", generation::a_step_with_a_number_of_another_generation_conflicts),
     ]
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::{Error, Result};
-use crate::id::{Seq, SessionId, Thread};
+use crate::id::{SessionId, Thread};
 use crate::message::ChatMessage;
+use crate::position::Seq;
 use crate::storage::history::StoredMessage;
 
 /// The part of a thread that a strategy reads. A window over a long thread reads no more than that.

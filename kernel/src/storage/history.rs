@@ -3,6 +3,11 @@
 //! A [`Thread`] is one session of one agent. Its messages are ordered by their [`Seq`], which the store
 //! assigns. The events of the thread share this sequence. A reader that pages by `Seq`, or subscribes from a
 //! `Seq`, therefore receives everything once and in order.
+//!
+//! A `Seq` also names the generation of its thread. If a server lost its data or a namespace was erased, a
+//! reader that continues from its last `Seq` therefore gets `Conflict`, even if new messages have reached the
+//! same numbers. A loss of the newest messages alone, as in a failover to a server that lags, is found only
+//! while the reader's `Seq` is beyond the thread's last one: the contract promises nothing afterwards.
 
 mod check;
 mod ext;
@@ -12,7 +17,10 @@ mod types;
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
-pub use check::{append_digest, check_append, check_limit, check_replace, check_tail_matching, check_ttl};
+pub use check::{
+    append_digest, check_after, check_append, check_before, check_fork, check_limit, check_replace,
+    check_replace_at, check_tail_matching, check_ttl,
+};
 pub use ext::HistoryProviderExt;
 pub use filter::{AuthorSet, AuthorTerms, MessageFilter, MessageSelector};
 pub use types::{
@@ -22,9 +30,10 @@ pub use types::{
 
 use super::Store;
 use crate::error::{Error, Result};
-use crate::id::{AgentId, RunId, Seq, Thread};
+use crate::id::{AgentId, RunId, Thread};
 use crate::message::ChatMessage;
 use crate::page::{Page, PageRequest};
+use crate::position::Seq;
 
 /// A stream of a thread's events.
 pub type HistoryEvents = BoxStream<'static, Result<HistoryEvent>>;
@@ -60,6 +69,8 @@ pub trait HistoryProvider: Store {
     /// - **HIST-013** An append with a time to live sets the time to live of the whole thread, as `set_ttl`
     ///   does.
     /// - **HIST-014** A thread accepts messages up to the size limit and any UTF-8 text, including NUL.
+    /// - **HIST-099** Every `Seq` that the methods return for a thread names one generation, which remains
+    ///   after a clear and an expiry and is another one after an erasure.
     ///
     /// "The same messages" means equal in every field except `created_at`, because a caller may set a new
     /// timestamp for a retry.
@@ -113,9 +124,11 @@ pub trait HistoryProvider: Store {
     ///   backwards.
     /// - **HIST-027** A limit of 0 returns no messages, and a limit beyond the thread's length returns all
     ///   messages.
+    /// - **HIST-101** With a `before` that names a generation, the call fails with `Conflict` if that is not
+    ///   the thread's, or if the number is beyond the thread's last `Seq`.
     ///
     /// # Errors
-    /// `InvalidInput` for a limit over 10,000.
+    /// `InvalidInput` for a limit over 10,000; `Conflict` as described above.
     ///
     /// # Cancellation
     /// Dropping the future needs no cleanup.
@@ -143,12 +156,14 @@ pub trait HistoryProvider: Store {
     ///   beyond the number of messages that pass returns all of these messages.
     /// - **HIST-097** Messages written by a fork or a replacement are filtered by their authors in the same
     ///   way as appended messages.
+    /// - **HIST-105** A `before` that names a generation is checked as in `tail`.
     ///
     /// The store does not return the messages that the filter drops. Once the limit is reached, it reads no
     /// message older than the last one returned.
     ///
     /// # Errors
-    /// `InvalidInput` for a limit over 10,000, or a filter that names more than 64 agents and roles.
+    /// `InvalidInput` for a limit over 10,000, or a filter that names more than 64 agents and roles;
+    /// `Conflict` as described above.
     ///
     /// # Cancellation
     /// Dropping the future needs no cleanup.
@@ -174,9 +189,11 @@ pub trait HistoryProvider: Store {
     /// - **HIST-029** A reader that pages by the last `Seq` it received gets every message exactly once while
     ///   writers append, however late a message commits.
     /// - **HIST-030** A limit of 0 returns no messages.
+    /// - **HIST-100** With an `after` of another generation than the thread's, or beyond the thread's last
+    ///   `Seq`, the call fails with `Conflict`, except that no message follows [`Seq::MAX`].
     ///
     /// # Errors
-    /// `InvalidInput` for a limit over 10,000.
+    /// `InvalidInput` for a limit over 10,000; `Conflict` as described above.
     ///
     /// # Cancellation
     /// Dropping the future needs no cleanup.
@@ -258,12 +275,14 @@ pub trait HistoryProvider: Store {
     ///   target's last `Seq`.
     /// - **HIST-045** Of concurrent forks into one target, exactly one succeeds, and the others fail with
     ///   `AlreadyExists`.
+    /// - **HIST-102** An `up_to` that names another generation than the source's fails with `Conflict` and
+    ///   creates nothing.
     ///
     /// A fork copies neither the source's time to live nor its idempotency keys. Forking a thread into itself
     /// is `AlreadyExists`.
     ///
     /// # Errors
-    /// `NotFound`; `AlreadyExists`; `ResourceExhausted` if a quota is reached.
+    /// `NotFound`; `AlreadyExists`; `Conflict` as described above; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
     /// The fork is created completely or not at all.
@@ -289,6 +308,8 @@ pub trait HistoryProvider: Store {
     /// - **HIST-055** An empty replacement removes the messages and inserts none.
     /// - **HIST-056** If `up_to` or `seen` is beyond the thread's last `Seq`, the call fails with `Conflict`,
     ///   because the caller saw a different thread.
+    /// - **HIST-103** If `up_to` or `seen` names another generation than the thread's, the call fails with
+    ///   `Conflict` and changes nothing.
     /// - **HIST-057** A thread without messages accepts a replacement at `Seq` 0, and the messages of that
     ///   replacement can be read.
     ///
@@ -375,17 +396,20 @@ pub trait HistoryProvider: Store {
     /// - **HIST-088** A subscriber that starts from the last `Seq` it received misses no event and receives
     ///   no event again.
     /// - **HIST-089** An expiry is delivered as a clear before the next event of the thread.
-    /// - **HIST-098** A subscription that has delivered an event ends with `Conflict` when its namespace is
-    ///   erased, unless the thread is written past that event's `Seq` before the subscription reads again.
+    /// - **HIST-098** A subscription that began after a `Seq` greater than 0 or has delivered an event ends
+    ///   with `Conflict` when the thread comes back empty or with another generation, even if the thread has
+    ///   been written past its position.
+    /// - **HIST-104** Subscribing after a `Seq` of another generation than the thread's, or beyond the
+    ///   thread's last `Seq`, fails with `Conflict`.
     ///
     /// The `Seq` of an `Appended` event is that of its message. Every other event takes a number that no
     /// message has. A live replacement event carries the messages of the replacement. A later subscriber
     /// receives these messages in the backlog under their own numbers, followed by the replacement event.
     ///
     /// # Errors
-    /// The stream ends after an error that it cannot recover from. Subscribe again from the last `Seq` to
-    /// continue. After a `Conflict` this is not possible, because the namespace was erased: the delivered
-    /// events no longer exist, and the numbers restart.
+    /// `Conflict` as described above. The stream ends after an error that it cannot recover from. Subscribe
+    /// again from the last `Seq` to continue. After a `Conflict` this is not possible: the delivered events
+    /// no longer exist, and the numbers restart.
     ///
     /// # Cancellation
     /// Dropping the stream ends the subscription.

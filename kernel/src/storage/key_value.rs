@@ -2,7 +2,7 @@
 //!
 //! Keys are stored in buckets. Every write to a bucket takes the bucket's next [`Revision`]. A key's revision
 //! therefore shows if another caller wrote the key in between, and a watcher can continue from the last
-//! revision it saw.
+//! revision it saw. A revision also names the generation of its bucket, as a `Seq` does for its thread.
 
 mod check;
 mod ext;
@@ -21,8 +21,9 @@ pub use types::{
 
 use super::Store;
 use crate::error::{Error, Result};
-use crate::id::{BucketName, Key, Revision};
+use crate::id::{BucketName, Key};
 use crate::page::{Page, PageRequest};
+use crate::position::Revision;
 
 /// A stream of a bucket's changes.
 pub type KeyValueEvents = BoxStream<'static, Result<KeyValueEvent>>;
@@ -55,6 +56,10 @@ pub trait KeyValueStore: Store {
     ///   absent.
     /// - **KV-012** A put without a time to live removes the time to live that the key had.
     /// - **KV-013** An expired key counts as absent for every condition.
+    /// - **KV-049** Every revision of a bucket names one generation, which remains when all keys are deleted
+    ///   or expire and is another one after an erasure.
+    /// - **KV-050** With `AtRevision`, a put with a revision of another generation than the bucket's fails
+    ///   with `Conflict` and changes nothing, even if the number is right.
     ///
     /// # Errors
     /// `InvalidInput` for a value over 4 MiB or a time to live of less than 1 ms or more than 100 years;
@@ -100,6 +105,8 @@ pub trait KeyValueStore: Store {
     /// - **KV-024** Deleting a key that does not exist returns `false` and changes nothing.
     /// - **KV-025** With a revision, deleting a key that is absent or at another revision fails with
     ///   `Conflict` and changes nothing.
+    /// - **KV-051** With a revision of another generation than the bucket's, deleting a key fails with
+    ///   `Conflict` and changes nothing, even if the number is right.
     /// - **KV-026** A key written again after its deletion gets a revision greater than all its earlier ones.
     /// - **KV-027** Deleting a key does not delete other keys that begin with it.
     ///
@@ -175,8 +182,11 @@ pub trait KeyValueStore: Store {
     ///   deliver the put, or a deletion of the key, under the put's revision.
     /// - **KV-047** A watch from revision 0 is never refused: it begins with every existing key as soon as it
     ///   first finds one, and until then it continues across an erasure.
-    /// - **KV-048** A watch that has delivered a change ends with `Conflict` when its namespace is erased,
-    ///   unless the bucket is written past that change's revision before the watch reads again.
+    /// - **KV-048** A watch that began after a revision greater than 0 or has delivered a change ends with
+    ///   `Conflict` when the bucket comes back empty or with another generation, even if the bucket has been
+    ///   written past its revision.
+    /// - **KV-052** Watching from a revision of another generation than the bucket's, or beyond the bucket's
+    ///   last revision, fails with `Conflict`.
     ///
     /// A bucket remembers at least its last 1,000 deletions. Watching from a revision older than the last
     /// forgotten deletion is `Conflict`: discard the cached state of the bucket and watch from revision 0.

@@ -29,12 +29,13 @@ use async_trait::async_trait;
 
 pub use board::{Board, BoardId, BoardStatusCounts, NewBoard};
 pub use check::{check_add_tasks, check_claim, check_lease, check_task_text, check_transition};
-pub use types::{Claim, Lease, NewTask, RetryOutcome, Task, TaskPosition, TaskQuery, TaskStatus, Transition};
+pub use types::{Claim, Lease, NewTask, RetryOutcome, Task, TaskQuery, TaskStatus, Transition};
 
 use super::Store;
 use crate::error::{Error, Result};
-use crate::id::{ConversationId, FencingToken, TaskId, WorkerId};
+use crate::id::{ConversationId, TaskId, WorkerId};
 use crate::page::{Page, PageRequest};
+use crate::position::{FencingToken, TaskPosition};
 
 /// A store of task boards that assigns tasks to workers.
 // The default bodies do not use their arguments.
@@ -73,6 +74,8 @@ pub trait TaskStore: Store {
     ///   batch adds nothing.
     /// - **TASK-008** Adding tasks to a board that does not exist fails with `NotFound`.
     /// - **TASK-009** Concurrent additions lose no task and assign no position twice.
+    /// - **TASK-052** Every position, revision and token of a board names one generation, which remains after
+    ///   the deletion of the board and is another one after an erasure.
     ///
     /// # Errors
     /// `InvalidInput` for 0 tasks or for the reasons of [`create_task_list`](Self::create_task_list);
@@ -128,9 +131,11 @@ pub trait TaskStore: Store {
     /// - **TASK-014** Paging with any limit returns every matching task that exists for the whole listing
     ///   exactly once.
     /// - **TASK-015** Listing the tasks of a board that does not exist returns an empty page.
+    /// - **TASK-053** A page after a position of another generation than the board's fails with `Conflict`,
+    ///   also if the board does not exist.
     ///
     /// # Errors
-    /// `InvalidInput` for a limit over 10,000.
+    /// `InvalidInput` for a limit over 10,000; `Conflict` as described above.
     ///
     /// # Cancellation
     /// Dropping the future needs no cleanup.
@@ -184,6 +189,8 @@ pub trait TaskStore: Store {
     /// - **TASK-027** A result given with the transition is stored with the task, and a transition without a
     ///   result keeps the stored one.
     /// - **TASK-028** A transition of a task or on a board that does not exist fails with `NotFound`.
+    /// - **TASK-054** A transition, a retry or a renewal with a revision or a token of another generation
+    ///   than the board's fails with `Conflict` and does not change the task, even if the number is right.
     ///
     /// # Errors
     /// `InvalidInput` for a result over 1 MiB; `NotFound`; `Conflict`.

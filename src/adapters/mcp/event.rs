@@ -97,10 +97,11 @@ impl KeyValueEventStore {
                 "the event does not exist or is no longer stored; read the resource again",
             )
         };
-        let (key, revision) = event_id.rsplit_once('@').ok_or_else(unknown)?;
-        let revision = Revision::new(revision.parse().map_err(|_| unknown())?);
+        // The name of a key is hexadecimal, so the first separator ends it.
+        let (key, revision) = event_id.split_once('@').ok_or_else(unknown)?;
+        let revision: Revision = revision.parse().map_err(|_| unknown())?;
         let (bucket, key) = (BucketName::new(BUCKET)?, Key::new(key).map_err(|_| unknown())?);
-        let entry = self.store.get(&bucket, &key).await?.filter(|entry| entry.revision == revision);
+        let entry = self.store.get(&bucket, &key).await?.filter(|entry| revision.names(entry.revision));
         if ends_its_stream(&read(&entry.ok_or_else(unknown)?.value)?) {
             return Ok(Box::pin(stream::empty()));
         }
@@ -117,7 +118,7 @@ fn prefix(stream: &str) -> String {
 }
 
 fn event_id(key: &Key, revision: Revision) -> EventId {
-    format!("{key}@{revision}")
+    format!("{key}@{}", revision.to_text())
 }
 
 fn read(value: &[u8]) -> Result<Kept> {

@@ -5,9 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use larder_kernel::check::size;
+use larder_kernel::storage::history::check_replace_at;
 use larder_kernel::{
-    Appended, ChatMessage, Error, ErrorKind, HistoryEvent, HistoryEventKind, IdempotencyKey, MessageFilter,
-    Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+    Appended, ChatMessage, Error, ErrorKind, Generation, HistoryEvent, HistoryEventKind, IdempotencyKey,
+    MessageFilter, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::events::{Event, EventKind};
@@ -23,6 +24,7 @@ const KEY_SHARE_BYTES: u64 = 128;
 const EVENTS_PAGE_MAX: usize = 256;
 
 pub(super) struct ThreadState {
+    generation: Generation,
     messages: VecDeque<Entry>,
     /// The total size of `messages`, in bytes.
     bytes: u64,
@@ -57,6 +59,7 @@ impl ThreadState {
         let held = THREAD_SHARE_BYTES + size(ids);
         backend.try_reserve(operation, held)?;
         Ok(Self {
+            generation: Generation::draw(),
             messages: VecDeque::new(),
             bytes: 0,
             last: 0,
@@ -66,6 +69,15 @@ impl ThreadState {
             life: None,
             held,
         })
+    }
+
+    fn seq(&self, number: i64) -> Seq {
+        Seq::new(number).in_generation(self.generation)
+    }
+
+    /// Returns the last position; 0 if the thread was never written.
+    pub(super) fn last(&self) -> Seq {
+        if self.last == 0 { Seq::ZERO } else { self.seq(self.last) }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -119,7 +131,7 @@ impl ThreadState {
             let entry = Entry { seq: self.last, message: message.into(), bytes, thread_bytes: self.bytes };
             self.messages.push_back(entry);
         }
-        let answer = Appended::new(Seq::new(first), Seq::new(self.last));
+        let answer = Appended::new(self.seq(first), self.last());
         if let Some((key, digest)) = key {
             self.keys.insert(key, (digest, answer));
         }
@@ -128,12 +140,12 @@ impl ThreadState {
 
     pub(super) fn window(&self, offset: u64, limit: usize) -> Vec<StoredMessage> {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.messages.len());
-        self.messages.range(offset..).take(limit).map(Entry::stored).collect()
+        self.messages.range(offset..).take(limit).map(|entry| self.stored(entry)).collect()
     }
 
     pub(super) fn tail(&self, before: Option<Seq>, limit: usize) -> Vec<StoredMessage> {
         let end = self.index_before(before);
-        self.messages.range(end.saturating_sub(limit)..end).map(Entry::stored).collect()
+        self.messages.range(end.saturating_sub(limit)..end).map(|entry| self.stored(entry)).collect()
     }
 
     pub(super) fn tail_matching(
@@ -145,7 +157,7 @@ impl ThreadState {
     ) -> Vec<StoredMessage> {
         let newest_first = self.messages.range(..self.index_before(before)).rev();
         let kept = newest_first.filter(|entry| filter.keeps(thread, &entry.message));
-        let mut kept: Vec<StoredMessage> = kept.take(limit).map(Entry::stored).collect();
+        let mut kept: Vec<StoredMessage> = kept.take(limit).map(|entry| self.stored(entry)).collect();
         kept.reverse();
         kept
     }
@@ -157,7 +169,8 @@ impl ThreadState {
     }
 
     pub(super) fn after(&self, after: i64, limit: usize) -> Vec<StoredMessage> {
-        self.messages.range(self.index_after(after)..).take(limit).map(Entry::stored).collect()
+        let later = self.messages.range(self.index_after(after)..);
+        later.take(limit).map(|entry| self.stored(entry)).collect()
     }
 
     /// Returns the messages up to a `Seq`, for a copy.
@@ -168,7 +181,7 @@ impl ThreadState {
     }
 
     pub(super) fn info(&self, thread: &Thread) -> ThreadInfo {
-        ThreadInfo::new(thread.clone(), size(self.messages.len()), self.bytes, Seq::new(self.last))
+        ThreadInfo::new(thread.clone(), size(self.messages.len()), self.bytes, self.last())
     }
 
     pub(super) fn clear(&mut self, backend: &MemoryBackend) -> u64 {
@@ -214,6 +227,7 @@ impl ThreadState {
 
     pub(super) fn replace(&mut self, backend: &MemoryBackend, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
+        check_replace_at(replacement.up_to, replacement.seen, self.last())?;
         let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
         if seen > self.last {
             return Err(Error::new(
@@ -251,7 +265,7 @@ impl ThreadState {
         self.cover_replacements(backend, up_to);
         self.log(backend, EventKind::Replaced { first: seq, up_to, removed, thread_bytes });
         self.end_life_if_empty();
-        Ok(Replaced::new(removed, Seq::new(self.last)))
+        Ok(Replaced::new(removed, self.last()))
     }
 
     /// Removes the replacements that one up to `up_to` covers, and the events at or below it, because new
@@ -287,7 +301,7 @@ impl ThreadState {
             if event_seq == Some(seq) {
                 page.extend(events.next().map(|event| self.shown(event)));
             } else {
-                page.extend(messages.next().map(Entry::event));
+                page.extend(messages.next().map(|entry| entry.event().in_generation(self.generation)));
             }
         }
     }
@@ -304,12 +318,16 @@ impl ThreadState {
                 HistoryEventKind::Replaced {
                     up_to: Seq::new(*up_to),
                     removed: *removed,
-                    messages: left.map(Entry::stored).collect(),
+                    messages: left.map(|entry| self.stored(entry)).collect(),
                     thread_bytes: *thread_bytes,
                 }
             }
         };
-        HistoryEvent::new(Seq::new(event.seq), kind)
+        HistoryEvent::new(Seq::new(event.seq), kind).in_generation(self.generation)
+    }
+
+    fn stored(&self, entry: &Entry) -> StoredMessage {
+        StoredMessage::new(self.seq(entry.seq), Arc::clone(&entry.message))
     }
 
     fn index_after(&self, seq: i64) -> usize {
@@ -389,10 +407,6 @@ fn fixed_share(message: &ChatMessage) -> u64 {
 impl Entry {
     fn share(&self) -> u64 {
         self.bytes + fixed_share(&self.message)
-    }
-
-    fn stored(&self) -> StoredMessage {
-        StoredMessage::new(Seq::new(self.seq), Arc::clone(&self.message))
     }
 
     fn event(&self) -> HistoryEvent {

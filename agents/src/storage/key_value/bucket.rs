@@ -7,8 +7,8 @@ use bytes::Bytes;
 use larder_kernel::check::size;
 use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
 use larder_kernel::{
-    BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent,
-    KeyValueEventKind, KeyValuePutOptions, Result, Revision,
+    BucketName, Error, ErrorKind, Generation, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    KeyValueEvent, KeyValueEventKind, KeyValuePutOptions, Result, Revision,
 };
 
 use crate::storage::backend::{MemoryBackend, deadline_ms, timestamp};
@@ -23,6 +23,7 @@ const EXPIRED_KEPT_MS: i64 = 60_000;
 const CHANGES_PAGE_MAX: usize = 256;
 
 pub(super) struct Bucket {
+    generation: Generation,
     revision: u64,
     /// The existing keys, with the revision of their value.
     keys: BTreeMap<Key, u64>,
@@ -66,7 +67,11 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn after(revision: Revision) -> Self {
-        Self { cursor: revision.get(), from_start: revision == Revision::ZERO, excused: 0 }
+        Self {
+            cursor: revision.get(),
+            from_start: revision == Revision::ZERO && revision.generation().is_none(),
+            excused: 0,
+        }
     }
 
     /// Continues with the bucket that follows an erased one. Only a watch that would miss nothing may do so.
@@ -84,6 +89,7 @@ impl Bucket {
         let held = BUCKET_SHARE_BYTES + size(name.as_str().len());
         backend.try_reserve(operation, held)?;
         Ok(Self {
+            generation: Generation::draw(),
             revision: 0,
             keys: BTreeMap::new(),
             gone: HashMap::new(),
@@ -95,6 +101,20 @@ impl Bucket {
             forgotten: 0,
             held,
         })
+    }
+
+    fn at(&self, revision: u64) -> Revision {
+        Revision::new(revision).in_generation(self.generation)
+    }
+
+    /// Returns the last revision; 0 if the bucket was never written.
+    pub(super) fn last(&self) -> Revision {
+        if self.revision == 0 { Revision::ZERO } else { self.at(self.revision) }
+    }
+
+    /// Returns the revision of an existing key.
+    fn revision_of(&self, key: &Key) -> Option<Revision> {
+        self.keys.get(key).map(|revision| self.at(*revision))
     }
 
     /// Returns the number of existing keys.
@@ -111,7 +131,7 @@ impl Bucket {
         now_ms: i64,
     ) -> Result<Revision> {
         const OPERATION: &str = "key_value.put";
-        let there = self.keys.get(key).copied();
+        let there = self.revision_of(key);
         match (options.condition, there) {
             (KeyValueCondition::Absent, Some(_)) => {
                 return Err(Error::new(
@@ -120,7 +140,7 @@ impl Bucket {
                     "the key already exists; read it or write without the condition",
                 ));
             }
-            (KeyValueCondition::AtRevision(at), there) if there != Some(at.get()) => {
+            (KeyValueCondition::AtRevision(at), there) if !there.is_some_and(|there| at.names(there)) => {
                 return Err(at_another_revision(OPERATION));
             }
             (KeyValueCondition::None | KeyValueCondition::Absent | KeyValueCondition::AtRevision(_), _) => {}
@@ -136,7 +156,7 @@ impl Bucket {
         self.keys.insert(key.clone(), self.revision);
         self.expiries.extend(expires_at_ms.map(|at| (at, self.revision)));
         self.changes.insert(self.revision, change);
-        Ok(Revision::new(self.revision))
+        Ok(self.at(self.revision))
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<KeyValueEntry> {
@@ -145,7 +165,7 @@ impl Bucket {
             return None;
         };
         Some(
-            KeyValueEntry::new(value.clone(), Revision::new(revision))
+            KeyValueEntry::new(value.clone(), self.at(revision))
                 .with_expires_at(expires_at_ms.map(timestamp)),
         )
     }
@@ -156,8 +176,8 @@ impl Bucket {
         key: &Key,
         at: Option<Revision>,
     ) -> Result<bool> {
-        let there = self.keys.get(key).copied();
-        if at.is_some_and(|at| there != Some(at.get())) {
+        let there = self.revision_of(key);
+        if at.is_some_and(|at| !there.is_some_and(|there| at.names(there))) {
             return Err(at_another_revision("key_value.delete"));
         }
         if there.is_none() {
@@ -191,7 +211,7 @@ impl Bucket {
         };
         let keys = self.keys.range::<Key, _>((start, Bound::Unbounded));
         let keys = keys.take_while(|(key, _)| key.as_str().starts_with(prefix)).take(limit);
-        Ok(keys.map(|(key, at)| KeyRevision::new(key.clone(), Revision::new(*at))).collect())
+        Ok(keys.map(|(key, at)| KeyRevision::new(key.clone(), self.at(*at))).collect())
     }
 
     /// Fails if the watch misses a change that was dropped.
@@ -219,7 +239,7 @@ impl Bucket {
             watch.cursor = *revision;
             if change.key.as_str().starts_with(prefix) {
                 watch.from_start = false;
-                events.push(change.event(*revision));
+                events.push(change.event(self.at(*revision)));
             }
             if looked_at == CHANGES_PAGE_MAX {
                 return Ok(LogPage { events, more: true });
@@ -332,13 +352,13 @@ impl Change {
         CHANGE_SHARE_BYTES + size(self.key.as_str().len()) + size(value_bytes)
     }
 
-    fn event(&self, revision: u64) -> KeyValueEvent {
+    fn event(&self, revision: Revision) -> KeyValueEvent {
         let kind = match &self.kind {
             ChangeKind::Put { value, expires_at_ms } => {
                 KeyValueEventKind::Put { value: value.clone(), expires_at: expires_at_ms.map(timestamp) }
             }
             ChangeKind::Deleted => KeyValueEventKind::Deleted,
         };
-        KeyValueEvent::new(self.key.clone(), Revision::new(revision), kind)
+        KeyValueEvent::new(self.key.clone(), revision, kind)
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use larder_kernel::check::size;
 use larder_kernel::storage::task::{check_lease, check_transition};
 use larder_kernel::{
-    AgentId, Board, BoardId, BoardStatusCounts, Claim, Error, ErrorKind, FencingToken, Lease, NewBoard,
-    NewTask, Result, RetryOutcome, Revision, Task, TaskId, TaskPosition, TaskQuery, TaskStatus, Transition,
-    WorkerId,
+    AgentId, Board, BoardId, BoardStatusCounts, Claim, Error, ErrorKind, FencingToken, Generation, Lease,
+    NewBoard, NewTask, Result, RetryOutcome, Revision, Task, TaskId, TaskPosition, TaskQuery, TaskStatus,
+    Transition, WorkerId,
 };
 
 use crate::storage::backend::{MemoryBackend, deadline_ms, timestamp};
@@ -19,11 +19,17 @@ const BOARD_SHARE_BYTES: u64 = 512;
 const TASK_SHARE_BYTES: u64 = 512;
 
 /// The counters of a board. They continue if the board is deleted and created again.
-#[derive(Default)]
 pub(super) struct Numbers {
+    pub(super) generation: Generation,
     revision: u64,
     token: u64,
     position: u64,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self { generation: Generation::draw(), revision: 0, token: 0, position: 0 }
+    }
 }
 
 pub(super) struct BoardState {
@@ -112,7 +118,7 @@ impl BoardState {
 
     /// Returns up to `limit` tasks that match the query, after a position.
     pub(super) fn list(&self, query: &TaskQuery, after: Option<TaskPosition>, limit: usize) -> Vec<Task> {
-        let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.0));
+        let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.get()));
         let tasks = self.tasks.range((start, Bound::Unbounded)).map(|(_, task)| task);
         tasks.filter(|task| query.wants(task.status)).take(limit).cloned().collect()
     }
@@ -127,7 +133,7 @@ impl BoardState {
         const OPERATION: &str = "tasks.update_status";
         let task = self.get(id).ok_or_else(|| no_task(OPERATION))?;
         check_transition(task, &step)?;
-        let position = task.position.0;
+        let position = task.position.get();
         if let Some(result) = &step.result {
             let old_bytes = size(task.result.as_ref().map_or(0, String::len));
             backend.exchange(OPERATION, old_bytes, size(result.len()))?;
@@ -163,7 +169,7 @@ impl BoardState {
         if task.retries >= task.retries_max {
             return Ok(RetryOutcome::Exhausted(task.clone()));
         }
-        let position = task.position.0;
+        let position = task.position.get();
         let retried = self.alter(numbers, position, |task| {
             task.status = TaskStatus::Planned;
             task.lease = None;
@@ -181,7 +187,7 @@ impl BoardState {
         const OPERATION: &str = "tasks.force_retry";
         let task = self.get(id).ok_or_else(|| no_task(OPERATION))?;
         let result_bytes = size(task.result.as_ref().map_or(0, String::len));
-        let position = task.position.0;
+        let position = task.position.get();
         backend.release(result_bytes);
         self.held -= result_bytes;
         self.alter(numbers, position, |task| {
@@ -223,7 +229,7 @@ impl BoardState {
         }
         let position = self.planned.first().into_iter().chain(self.lapsed.first()).min().copied()?;
         numbers.token += 1;
-        let token = FencingToken::new(numbers.token);
+        let token = FencingToken::new(numbers.token).in_generation(numbers.generation);
         let expires_at = timestamp(deadline_ms(now_ms, lease));
         let task = self.alter(numbers, position, |task| {
             task.status = TaskStatus::InProgress;
@@ -242,7 +248,7 @@ impl BoardState {
         const OPERATION: &str = "tasks.renew_lease";
         let task = self.get(id).ok_or_else(|| no_task(OPERATION))?;
         check_lease(OPERATION, task, Some(token))?;
-        let position = task.position.0;
+        let position = task.position.get();
         let renewed = self.alter(numbers, position, |task| {
             if let Some(lease) = &mut task.lease {
                 lease.expires_at = timestamp(ends_at_ms);
@@ -255,7 +261,8 @@ impl BoardState {
         for new in tasks {
             numbers.position += 1;
             numbers.revision += 1;
-            let task = new.into_task(TaskPosition(numbers.position), Revision::new(numbers.revision));
+            let task = new.into_task(TaskPosition::new(numbers.position), Revision::new(numbers.revision));
+            let task = task.in_generation(numbers.generation);
             self.positions.insert(task.id.clone(), numbers.position);
             self.index(&task);
             self.tasks.insert(numbers.position, task);
@@ -273,7 +280,7 @@ impl BoardState {
         self.unindex(&task);
         change(&mut task);
         numbers.revision += 1;
-        task.revision = Revision::new(numbers.revision);
+        task.revision = Revision::new(numbers.revision).in_generation(numbers.generation);
         self.index(&task);
         self.tasks.insert(position, task.clone());
         Some(task)
@@ -281,7 +288,7 @@ impl BoardState {
 
     fn index(&mut self, task: &Task) {
         *self.counts.of_mut(task.status) += 1;
-        let position = task.position.0;
+        let position = task.position.get();
         match task.status {
             TaskStatus::Planned => {
                 self.planned.insert(position);
@@ -298,7 +305,7 @@ impl BoardState {
 
     fn unindex(&mut self, task: &Task) {
         *self.counts.of_mut(task.status) -= 1;
-        let position = task.position.0;
+        let position = task.position.get();
         self.planned.remove(&position);
         self.running.remove(&position);
         self.lapsed.remove(&position);

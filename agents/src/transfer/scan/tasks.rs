@@ -51,7 +51,7 @@ impl TaskScan {
         let name = format!("{}/{}", id.conversation, id.agent);
         let tasks =
             tasks.skipping(&self.skips, Contract::Tasks, move |after: Option<&TaskPosition>| match after {
-                Some(position) => format!("the tasks of the board {name} after position {}", position.0),
+                Some(position) => format!("the tasks of the board {name} after position {position}"),
                 None => format!("the tasks of the board {name}"),
             });
         self.current = Some((id.clone(), 0, tasks));

@@ -40,7 +40,8 @@ pub(crate) enum Followed {
 }
 
 /// The counters of a thread or a bucket, which have no value if it does not exist: for a thread its last
-/// number and 1 if it has expired, for a bucket its last revision and the greatest forgotten one.
+/// number and 1 if it has expired, for a bucket its last revision and the greatest forgotten one. The first
+/// is increased by the generation, so that it changes with either.
 pub(crate) type Counters = (Option<i64>, Option<i64>);
 
 struct Entry {
@@ -231,12 +232,13 @@ fn columns(list: &[(i64, Followed)]) -> (Columns<'_>, Columns<'_>) {
 async fn counters(sql: &mut PgConnection, list: &[(i64, Followed)]) -> Fallible<Vec<Counters>> {
     let (threads, buckets) = columns(list);
     let rows = sqlx::query(
-        "SELECT w.place, t.last_seq, CASE WHEN t.expires_ms <= larder.now_ms() THEN 1 ELSE 0 END::bigint
+        "SELECT w.place, t.last_seq + t.generation,
+            CASE WHEN t.expires_ms <= larder.now_ms() THEN 1 ELSE 0 END::bigint
          FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) w (place, namespace, agent, session)
             JOIN larder.threads t
             ON t.namespace = w.namespace AND t.agent = w.agent AND t.session = w.session
          UNION ALL
-         SELECT w.place, b.last_revision, b.forgotten_revision
+         SELECT w.place, b.last_revision + b.generation, b.forgotten_revision
          FROM unnest($5::bigint[], $6::text[], $7::text[]) w (place, namespace, bucket)
             JOIN larder.kv_buckets b ON b.namespace = w.namespace AND b.bucket = w.bucket",
     )

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use larder_kernel::{HistoryEvent, HistoryEventKind, HistoryEvents, Result, Seq, StoredMessage};
+use larder_kernel::{Error, HistoryEvent, HistoryEventKind, HistoryEvents, Result, Seq, StoredMessage};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::super::decode::{count, parse_id};
+use super::super::decode::{count, generation, parse_id};
+use super::super::encode::integer;
 use super::super::engine::Engine;
 use super::super::engine::watched::Followed;
 use super::super::failure::{Fallible, corrupt};
@@ -45,8 +46,10 @@ impl EventLog for ThreadLog {
         let read = self.engine.read(OPERATION, &self.address, |sql, address| page(sql, address, after.get()));
         let page = read.await?;
         if page.is_empty() {
-            // A thread without numbers does not exist.
-            let counters = if after == Seq::ZERO { (None, None) } else { (Some(after.get()), Some(0)) };
+            // A reader without a generation has seen no thread.
+            let seen =
+                after.generation().map(|generation| after.get().saturating_add(integer(generation.get())));
+            let counters = (seen, seen.map(|_| 0));
             self.engine.reached(self.number, &self.followed, counters);
         }
         Ok(page)
@@ -58,6 +61,10 @@ impl EventLog for ThreadLog {
             .engine
             .read(OPERATION, &self.address, |sql, address| lifetime::watch(sql, write, address, lease));
         watch.await
+    }
+
+    async fn refusal(&self, error: Error, may_follow: bool) -> Error {
+        self.engine.explain_position(error, may_follow).await
     }
 
     async fn last(&self) -> Result<Seq> {
@@ -78,7 +85,7 @@ fn page<'c>(
         let (namespace, agent, session) = address.key();
         let rows = sqlx::query(
             "WITH t AS MATERIALIZED (
-                SELECT id FROM larder.threads
+                SELECT id, generation FROM larder.threads
                 WHERE namespace = $1 AND agent = $2 AND session = $3 AND last_seq > $4
                     AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
              ), happened AS (
@@ -96,7 +103,8 @@ fn page<'c>(
                 SELECT *, sum(bytes) OVER (ORDER BY seq) - bytes AS before
                 FROM (SELECT * FROM happened ORDER BY seq LIMIT $5) first
              )
-             SELECT c.seq, c.kind, c.thread_bytes, c.body, c.removed, c.run, c.up_to, p.seqs, p.bodies
+             SELECT c.seq, c.kind, c.thread_bytes, c.body, c.removed, c.run, c.up_to, p.seqs, p.bodies,
+                (SELECT generation FROM t)
              FROM cut c LEFT JOIN LATERAL (
                 SELECT array_agg(m.seq ORDER BY m.seq) AS seqs, array_agg(m.body ORDER BY m.seq) AS bodies
                 FROM larder.messages m
@@ -133,7 +141,8 @@ fn shown(row: &PgRow) -> Fallible<HistoryEvent> {
         },
         _ => return Err(corrupt(OPERATION).into()),
     };
-    Ok(HistoryEvent::new(Seq::new(row.try_get(0)?), kind))
+    let event = HistoryEvent::new(Seq::new(row.try_get(0)?), kind);
+    Ok(event.in_generation(generation(row.try_get(9)?)))
 }
 
 /// Returns the remaining messages of a replacement.

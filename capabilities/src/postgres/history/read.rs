@@ -9,7 +9,7 @@ use larder_kernel::{
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::super::decode::{count, parse_id};
+use super::super::decode::{count, generation, parse_id};
 use super::super::encode::{integer, length};
 use super::super::engine::{Write, begin_write};
 use super::super::failure::{Fallible, corrupt};
@@ -20,8 +20,8 @@ use super::Address;
 pub(super) enum Range {
     /// The messages after this many of the oldest.
     Offset(u64),
-    /// The newest messages whose `Seq` is smaller.
-    Before(Seq),
+    /// The newest messages, or those whose `Seq` is smaller.
+    Before(Option<Seq>),
     /// The oldest messages whose `Seq` is greater.
     After(Seq),
 }
@@ -37,7 +37,7 @@ pub(super) struct Wanted {
 pub(super) struct Matching {
     pub(super) address: Address,
     pub(super) terms: AuthorTerms,
-    pub(super) before: Seq,
+    pub(super) before: Option<Seq>,
     pub(super) limit: usize,
 }
 
@@ -45,6 +45,8 @@ pub(super) struct Matching {
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) messages: Vec<StoredMessage>,
+    /// The last position of the thread, unless the read needs no check of its position.
+    pub(super) last: Option<Seq>,
     /// True if the time to live has passed, and the expiry is not yet recorded as a clear event.
     pub(super) expired: bool,
     /// The time of the read, if it extends the thread's life; `None` on a standby, which cannot write.
@@ -53,11 +55,18 @@ pub(super) struct Seen {
 
 impl Seen {
     fn of(rows: &[PgRow]) -> Fallible<Self> {
-        let Some(first) = rows.first() else { return Ok(Self::default()) };
-        let mut seen = Self { messages: Vec::new(), expired: first.try_get(2)?, refresh: first.try_get(3)? };
+        let Some(first) = rows.first() else { return Ok(Self { last: Some(Seq::ZERO), ..Self::default() }) };
+        let generation = generation(first.try_get(4)?);
+        let mut seen = Self {
+            messages: Vec::new(),
+            last: Some(Seq::new(first.try_get(5)?).in_generation(generation)),
+            expired: first.try_get(2)?,
+            refresh: first.try_get(3)?,
+        };
         for row in rows {
             if let Some(seq) = row.try_get(0)? {
-                seen.messages.push(StoredMessage::new(Seq::new(seq), decode(row, 1)?));
+                let message = StoredMessage::new(Seq::new(seq), decode(row, 1)?);
+                seen.messages.push(message.in_generation(generation));
             }
         }
         seen.messages.sort_unstable_by_key(|message| message.seq);
@@ -97,7 +106,7 @@ macro_rules! select_messages {
             now_ms!(),
             " + t.ttl_ms AND NOT current_setting('transaction_read_only')::boolean THEN ",
             now_ms!(),
-            " END
+            " END, t.generation, t.last_seq
              FROM larder.threads t LEFT JOIN LATERAL (
                 SELECT seq, body FROM (
                     SELECT seq, body FROM larder.messages
@@ -123,7 +132,9 @@ macro_rules! select_messages {
 macro_rules! select_newest {
     ($most:literal) => {
         concat!(
-            "SELECT seq, body FROM (
+            "SELECT seq, body,
+                (SELECT generation FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3)
+             FROM (
                 SELECT seq, body FROM larder.messages
                 WHERE namespace = $1 AND seq < $4 AND thread = (
                     SELECT id FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3
@@ -154,6 +165,15 @@ const MATCHING_ONE: &str = select_messages!(
 );
 
 impl Range {
+    /// Returns the position at which the range begins.
+    pub(super) fn position(self) -> Option<Seq> {
+        match self {
+            Self::Offset(_) => None,
+            Self::Before(before) => before,
+            Self::After(after) => Some(after),
+        }
+    }
+
     /// Returns the statement for this limit, and the value of its bound.
     fn select(self, limit: usize) -> (&'static str, i64) {
         macro_rules! select {
@@ -180,14 +200,16 @@ impl Range {
                 ),
                 integer(offset),
             ),
-            Self::Before(before) => (select!("AND seq < $4", "ORDER BY seq DESC"), before.get()),
+            Self::Before(before) => {
+                (select!("AND seq < $4", "ORDER BY seq DESC"), before.map_or(i64::MAX, Seq::get))
+            }
             Self::After(after) => (select!("AND seq > $4", "ORDER BY seq"), after.get()),
         }
     }
 }
 
 /// Returns the newest messages, oldest first; none if the caller must run the other statement.
-async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: Seq) -> Fallible<Vec<StoredMessage>> {
+async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: i64) -> Fallible<Vec<StoredMessage>> {
     let select = if wanted.limit <= FEW {
         select_newest!("128")
     } else if wanted.limit <= MORE {
@@ -197,14 +219,22 @@ async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: Seq) -> Fallibl
     };
     let (namespace, agent, session) = wanted.address.key();
     let query = sqlx::query(select).bind(namespace).bind(agent).bind(session);
-    let rows = query.bind(before.get()).bind(length(wanted.limit)).fetch_all(sql).await?;
-    let stored = |row: &PgRow| Ok(StoredMessage::new(Seq::new(row.try_get(0)?), decode(row, 1)?));
+    let rows = query.bind(before).bind(length(wanted.limit)).fetch_all(sql).await?;
+    let stored = |row: &PgRow| {
+        let message = StoredMessage::new(Seq::new(row.try_get(0)?), decode(row, 1)?);
+        Ok(message.in_generation(generation(row.try_get(2)?)))
+    };
     rows.iter().rev().map(stored).collect()
 }
 
 pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fallible<Seen>> {
     Box::pin(async move {
-        if let Range::Before(before) = wanted.range {
+        // A position with a generation is compared with the state of the thread, which the other statement
+        // reads.
+        if let Range::Before(before) = wanted.range
+            && before.is_none_or(|before| before.generation().is_none())
+        {
+            let before = before.map_or(i64::MAX, Seq::get);
             let messages = newest(sql, wanted, before).await?;
             if !messages.is_empty() {
                 return Ok(Seen { messages, ..Seen::default() });
@@ -233,7 +263,7 @@ pub(super) fn matching<'c>(sql: &'c mut PgConnection, wanted: &'c Matching) -> B
             .bind(namespace)
             .bind(agent)
             .bind(session)
-            .bind(wanted.before.get())
+            .bind(wanted.before.map_or(i64::MAX, Seq::get))
             .bind(length(wanted.limit));
         let query = match (one, &terms.include) {
             (Some(author), _) => query.bind(author),
@@ -261,14 +291,15 @@ pub(super) fn info<'c>(
 ) -> BoxFuture<'c, Fallible<ThreadInfo>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
-        let select = "SELECT messages, bytes, last_seq, coalesce(expires_ms <= larder.now_ms(), false)
+        let select =
+            "SELECT messages, bytes, last_seq, generation, coalesce(expires_ms <= larder.now_ms(), false)
              FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3";
         let found =
             sqlx::query(select).bind(namespace).bind(agent).bind(session).fetch_optional(&mut *sql).await?;
-        let expired = found.as_ref().map_or(Ok(false), |row| row.try_get(3))?;
+        let expired = found.as_ref().map_or(Ok(false), |row| row.try_get(4))?;
         let found = if expired {
             let expire = concat!(
-                "SELECT messages, bytes, last_seq FROM larder.expire_thread($1, $2, $3)
+                "SELECT messages, bytes, last_seq, generation FROM larder.expire_thread($1, $2, $3)
                  WHERE ",
                 begin_write!("4", "5")
             );
@@ -289,7 +320,7 @@ pub(super) fn info<'c>(
                 thread,
                 count(row.try_get(0)?)?,
                 count(row.try_get(1)?)?,
-                Seq::new(row.try_get(2)?),
+                Seq::new(row.try_get(2)?).in_generation(generation(row.try_get(3)?)),
             )),
         }
     })
@@ -308,7 +339,7 @@ pub(super) fn threads<'c>(
             page.after.as_ref().map_or(("", ""), |after| (after.agent.as_str(), after.session.as_str()));
         let (select, after_agent, after_session) = match agent {
             None => (
-                "SELECT agent, session, messages, bytes, last_seq FROM larder.threads
+                "SELECT agent, session, messages, bytes, last_seq, generation FROM larder.threads
                  WHERE namespace = $1 AND (agent, session) > ($2, $3)
                     AND messages > 0 AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
                  ORDER BY agent, session LIMIT $4",
@@ -317,7 +348,7 @@ pub(super) fn threads<'c>(
             ),
             Some(agent) if agent.as_str() < after.0 => return Ok(Vec::new()),
             Some(agent) => (
-                "SELECT agent, session, messages, bytes, last_seq FROM larder.threads
+                "SELECT agent, session, messages, bytes, last_seq, generation FROM larder.threads
                  WHERE namespace = $1 AND agent = $2 AND session > $3
                     AND messages > 0 AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
                  ORDER BY session LIMIT $4",
@@ -338,7 +369,7 @@ pub(super) fn threads<'c>(
                     Thread { agent: parse_id(row.try_get(0)?)?, session: parse_id(row.try_get(1)?)? },
                     count(row.try_get(2)?)?,
                     count(row.try_get(3)?)?,
-                    Seq::new(row.try_get(4)?),
+                    Seq::new(row.try_get(4)?).in_generation(generation(row.try_get(5)?)),
                 ))
             })
             .collect()

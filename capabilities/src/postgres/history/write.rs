@@ -1,16 +1,18 @@
 //! The writes of a thread: calls of the database's functions.
 
 use futures_util::future::BoxFuture;
+use larder_kernel::storage::history::{check_fork, check_replace_at};
 use larder_kernel::{
     AgentRole, Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Replaced, Result,
     RunId, Seq, Ttl,
 };
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::super::decode::count;
-use super::super::encode::{length, millis};
+use super::super::decode::{count, generation};
+use super::super::encode::{integer, length, millis};
 use super::super::engine::{Write, begin_write};
-use super::super::failure::Fallible;
+use super::super::failure::{Fallible, corrupt};
 use super::{APPEND, Address};
 
 /// The maximum number of threads that one step of an erasure removes.
@@ -77,11 +79,11 @@ const APPEND_ONE: &str = "WITH t AS (
                 WHERE set_config('synchronous_commit', $10, true) <> '') = $9
         RETURNING CASE WHEN s.watched_until_ms IS NULL THEN s.id
                 ELSE larder.announced(s.id, s.watched_until_ms, $1, $2, $3) END AS id,
-            s.last_seq, s.bytes
+            s.last_seq, s.bytes, s.generation
     )
     INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, run, author, author_role, body)
     SELECT $1, t.id, t.last_seq, $5, t.bytes, $4, $7, $8, $6 FROM t
-    RETURNING seq";
+    RETURNING seq, (SELECT t.generation FROM t)";
 
 /// Appends one message and returns its number.
 async fn append_one(sql: &mut PgConnection, write: Write, append: &Append) -> Fallible<Option<Appended>> {
@@ -108,7 +110,7 @@ async fn append_one(sql: &mut PgConnection, write: Write, append: &Append) -> Fa
         .fetch_optional(sql)
         .await?;
     let Some(row) = row else { return Ok(None) };
-    let seq = Seq::new(row.try_get(0)?);
+    let seq = Seq::new(row.try_get(0)?).in_generation(generation(row.try_get(1)?));
     Ok(Some(Appended::new(seq, seq)))
 }
 
@@ -123,7 +125,8 @@ pub(super) fn append<'c>(
         }
         let (namespace, agent, session) = append.address.key();
         let row = sqlx::query(concat!(
-            "SELECT out_first, out_last FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            "SELECT out_first, out_last, out_generation
+             FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
              WHERE ",
             begin_write!("13", "14")
         ))
@@ -144,7 +147,10 @@ pub(super) fn append<'c>(
         .fetch_one(sql)
         .await?;
         match (row.try_get(0)?, row.try_get(1)?) {
-            (Some(first), Some(last)) => Ok(Appended::new(Seq::new(first), Seq::new(last))),
+            (Some(first), Some(last)) => {
+                let appended = Appended::new(Seq::new(first), Seq::new(last));
+                Ok(appended.in_generation(generation(row.try_get(2)?)))
+            }
             _ => Err(Error::new(
                 ErrorKind::Conflict,
                 APPEND,
@@ -202,6 +208,12 @@ pub(super) fn clear_run<'c>(
     })
 }
 
+/// Returns the position in two columns. A thread that does not exist has neither.
+fn last(row: &PgRow, number: usize, generation_column: usize) -> Fallible<Seq> {
+    let number: Option<i64> = row.try_get(number)?;
+    Ok(Seq::new(number.unwrap_or(0)).in_generation(generation(row.try_get(generation_column)?)))
+}
+
 pub(super) fn target_is_there() -> Error {
     Error::new(
         ErrorKind::AlreadyExists,
@@ -215,29 +227,35 @@ pub(super) fn fork<'c>(
     write: Write,
     source: &'c Address,
     target: &'c Address,
-    up_to: Seq,
+    up_to: Option<Seq>,
 ) -> BoxFuture<'c, Fallible<Forked>> {
     Box::pin(async move {
         let (namespace, from_agent, from_session) = source.key();
         let (_, to_agent, to_session) = target.key();
         let row = sqlx::query(concat!(
-            "SELECT out_state, out_messages, out_last FROM larder.fork_thread($1, $2, $3, $4, $5, $6)
+            "SELECT out_state, out_messages, out_last, out_generation
+             FROM larder.fork_thread($1, $2, $3, $4, $5, $6, $7)
              WHERE ",
-            begin_write!("7", "8")
+            begin_write!("8", "9")
         ))
         .bind(namespace)
         .bind(from_agent)
         .bind(from_session)
         .bind(to_agent)
         .bind(to_session)
-        .bind(up_to.get())
+        .bind(up_to.map_or(i64::MAX, Seq::get))
+        .bind(up_to.and_then(Seq::generation).map(|named| integer(named.get())))
         .bind(write.format)
         .bind(write.commit)
         .fetch_one(sql)
         .await?;
         match row.try_get::<i32, _>(0)? {
-            0 => Ok(Forked::new(count(row.try_get(1)?)?, Seq::new(row.try_get(2)?))),
+            0 => Ok(Forked::new(count(row.try_get(1)?)?, last(&row, 2, 3)?)),
             1 => Err(target_is_there().into()),
+            3 => {
+                check_fork(up_to, last(&row, 2, 3)?)?;
+                Err(corrupt("history.fork").into())
+            }
             _ => Err(Error::new(
                 ErrorKind::NotFound,
                 "history.fork",
@@ -263,18 +281,21 @@ pub(super) fn replace<'c>(
 ) -> BoxFuture<'c, Fallible<Replaced>> {
     let conflict = |message| Err(Error::new(ErrorKind::Conflict, "history.replace", message).into());
     Box::pin(async move {
+        let named = replace.seen.generation().or(replace.up_to.generation());
+        check_replace_at(replace.up_to, replace.seen, Seq::ZERO.in_generation(named))?;
         let (namespace, agent, session) = replace.address.key();
         let row = sqlx::query(concat!(
-            "SELECT out_state, out_removed, out_seq
-             FROM larder.replace_beginning($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+            "SELECT out_state, out_removed, out_seq, out_generation
+             FROM larder.replace_beginning($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
              WHERE ",
-            begin_write!("11", "12")
+            begin_write!("12", "13")
         ))
         .bind(namespace)
         .bind(agent)
         .bind(session)
         .bind(replace.up_to.get())
         .bind(replace.seen.get())
+        .bind(named.map(|named| integer(named.get())))
         .bind(&replace.batch.runs)
         .bind(&replace.batch.authors)
         .bind(&replace.batch.roles)
@@ -285,8 +306,12 @@ pub(super) fn replace<'c>(
         .fetch_one(sql)
         .await?;
         match row.try_get::<i32, _>(0)? {
-            0 => Ok(Replaced::new(count(row.try_get(1)?)?, Seq::new(row.try_get(2)?))),
+            0 => Ok(Replaced::new(count(row.try_get(1)?)?, last(&row, 2, 3)?)),
             1 => conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again"),
+            3 => {
+                check_replace_at(replace.up_to, replace.seen, last(&row, 2, 3)?)?;
+                Err(corrupt("history.replace").into())
+            }
             _ => conflict("messages were removed from the thread after `seen`; read the thread again"),
         }
     })

@@ -9,7 +9,7 @@ use larder_kernel::{
 };
 use sqlx::{PgConnection, Row};
 
-use super::super::decode::{count, parse_id, timestamp};
+use super::super::decode::{count, generation, parse_id, timestamp};
 use super::super::encode::{integer, length, millis};
 use super::super::engine::{Write, begin_write};
 use super::super::failure::Fallible;
@@ -28,6 +28,11 @@ pub(super) struct Put {
     pub(super) options: KeyValuePutOptions,
 }
 
+/// Returns the revision with the bucket's generation.
+fn revision(number: i64, stored: Option<i64>) -> Fallible<Revision> {
+    Ok(Revision::new(count(number)?).in_generation(generation(stored)))
+}
+
 fn conflict(operation: &'static str) -> Error {
     Error::new(
         ErrorKind::Conflict,
@@ -43,15 +48,15 @@ pub(super) fn put<'c>(
 ) -> BoxFuture<'c, Fallible<Revision>> {
     const OPERATION: &str = "key_value.put";
     Box::pin(async move {
-        let at = match put.options.condition {
-            KeyValueCondition::None => None,
-            KeyValueCondition::Absent => Some(-1),
-            KeyValueCondition::AtRevision(at) => Some(integer(at.get())),
+        let (at, named) = match put.options.condition {
+            KeyValueCondition::None => (None, None),
+            KeyValueCondition::Absent => (Some(-1), None),
+            KeyValueCondition::AtRevision(at) => (Some(integer(at.get())), at.generation()),
             _ => return Err(Error::unknown_value(OPERATION, "condition").into()),
         };
-        let revision: Option<i64> = sqlx::query_scalar(concat!(
-            "SELECT larder.kv_put($1, $2, $3, $4, $5, $6, $7) WHERE ",
-            begin_write!("8", "9")
+        let row = sqlx::query(concat!(
+            "SELECT out_revision, out_generation FROM larder.kv_put($1, $2, $3, $4, $5, $6, $7, $8) WHERE ",
+            begin_write!("9", "10")
         ))
         .bind(put.address.namespace.as_str())
         .bind(put.address.bucket.as_str())
@@ -59,13 +64,14 @@ pub(super) fn put<'c>(
         .bind(&put.value[..])
         .bind(put.options.ttl.map(millis))
         .bind(at)
+        .bind(named.map(|named| integer(named.get())))
         .bind(length(BUCKET_TOMBSTONES_MAX))
         .bind(write.format)
         .bind(write.commit)
         .fetch_one(sql)
         .await?;
-        match revision {
-            Some(revision) => Ok(Revision::new(count(revision)?)),
+        match row.try_get(0)? {
+            Some(number) => revision(number, row.try_get(1)?),
             None if put.options.condition == KeyValueCondition::Absent => Err(Error::new(
                 ErrorKind::Conflict,
                 OPERATION,
@@ -86,13 +92,14 @@ pub(super) fn delete<'c>(
 ) -> BoxFuture<'c, Fallible<bool>> {
     Box::pin(async move {
         let deleted: Option<bool> = sqlx::query_scalar(concat!(
-            "SELECT larder.kv_delete($1, $2, $3, $4, $5) WHERE ",
-            begin_write!("6", "7")
+            "SELECT larder.kv_delete($1, $2, $3, $4, $5, $6) WHERE ",
+            begin_write!("7", "8")
         ))
         .bind(address.namespace.as_str())
         .bind(address.bucket.as_str())
         .bind(key.as_str())
         .bind(at.map(|at| integer(at.get())))
+        .bind(at.and_then(Revision::generation).map(|named| integer(named.get())))
         .bind(length(BUCKET_TOMBSTONES_MAX))
         .bind(write.format)
         .bind(write.commit)
@@ -109,7 +116,9 @@ pub(super) fn get<'c>(
 ) -> BoxFuture<'c, Fallible<Option<KeyValueEntry>>> {
     Box::pin(async move {
         let row = sqlx::query(
-            "SELECT revision, expires_ms, value FROM larder.kv_entries
+            "SELECT revision, expires_ms, value,
+                (SELECT generation FROM larder.kv_buckets WHERE namespace = $1 AND bucket = $2)
+             FROM larder.kv_entries
              WHERE namespace = $1 AND bucket = $2 AND key = $3
                 AND (expires_ms IS NULL OR expires_ms > larder.now_ms())",
         )
@@ -121,7 +130,7 @@ pub(super) fn get<'c>(
         let Some(row) = row else { return Ok(None) };
         let value = Bytes::from(row.try_get::<Vec<u8>, _>(2)?);
         let expires_at = row.try_get::<Option<i64>, _>(1)?.map(timestamp).transpose()?;
-        let revision = Revision::new(count(row.try_get(0)?)?);
+        let revision = revision(row.try_get(0)?, row.try_get(3)?)?;
         Ok(Some(KeyValueEntry::new(value, revision).with_expires_at(expires_at)))
     })
 }
@@ -137,7 +146,9 @@ pub(super) fn list<'c>(
     Box::pin(async move {
         let after = page.after.as_ref().map_or("", Key::as_str);
         let rows = sqlx::query(
-            "SELECT key, revision FROM larder.kv_entries
+            "SELECT key, revision,
+                (SELECT generation FROM larder.kv_buckets WHERE namespace = $1 AND bucket = $2)
+             FROM larder.kv_entries
              WHERE namespace = $1 AND bucket = $2 AND key >= greatest($3 COLLATE \"C\", $4 COLLATE \"C\")
                 AND key > $4 AND ($5::text IS NULL OR key < $5)
                 AND (expires_ms IS NULL OR expires_ms > larder.now_ms()) AND starts_with(key, $3)
@@ -153,7 +164,7 @@ pub(super) fn list<'c>(
         .await?;
         rows.iter()
             .map(|row| {
-                Ok(KeyRevision::new(parse_id(row.try_get(0)?)?, Revision::new(count(row.try_get(1)?)?)))
+                Ok(KeyRevision::new(parse_id(row.try_get(0)?)?, revision(row.try_get(1)?, row.try_get(2)?)?))
             })
             .collect()
     })

@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use larder_kernel::{KeyValueEvent, KeyValueEventKind, KeyValueEvents, Result, Revision};
+use larder_kernel::{Error, KeyValueEvent, KeyValueEventKind, KeyValueEvents, Result, Revision};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::super::decode::{count, parse_id, timestamp};
+use super::super::decode::{count, generation, parse_id, timestamp};
 use super::super::encode::{integer, length};
 use super::super::engine::Engine;
 use super::super::engine::watched::Followed;
@@ -36,11 +36,8 @@ pub(super) async fn follow(
     let (namespace, name) = (address.namespace.as_str().to_owned(), address.bucket.as_str().to_owned());
     let followed = Followed::Bucket(namespace, name);
     let subscriber = engine.subscribe(number, followed.clone());
-    change_log::follow(
-        BucketLog { engine, address, prefix: prefix.to_owned(), number, followed, subscriber },
-        after,
-    )
-    .await
+    let log = BucketLog { engine, address, prefix: prefix.to_owned(), number, followed, subscriber };
+    change_log::follow(log, after).await
 }
 
 /// Returns the number under which the bucket's changes are announced.
@@ -59,10 +56,16 @@ impl ChangeLog for BucketLog {
         let wanted = (&self.address, &*self.prefix, integer(after));
         let page = self.engine.read(OPERATION, &wanted, |sql, wanted| Box::pin(page(sql, *wanted))).await?;
         if !page.more {
-            let counters = (page.last > 0).then(|| (integer(page.last), integer(page.forgotten)));
+            let counters = page.last.generation().map(|generation| {
+                (integer(page.last.get().saturating_add(generation.get())), integer(page.forgotten))
+            });
             self.engine.reached(self.number, &self.followed, counters.unzip());
         }
         Ok(page)
+    }
+
+    async fn refusal(&mut self, error: Error, may_follow: bool) -> Error {
+        self.engine.explain_position(error, may_follow).await
     }
 
     fn mark_seen(&mut self) {
@@ -82,8 +85,8 @@ async fn page(
     // One statement, so that the bucket's counters and its changes come from one snapshot.
     let rows = sqlx::query(
         "WITH bucket AS MATERIALIZED (
-            SELECT last_revision, forgotten_revision FROM larder.kv_buckets WHERE namespace = $1 AND bucket \
-            = $2
+            SELECT last_revision, forgotten_revision, generation FROM larder.kv_buckets
+            WHERE namespace = $1 AND bucket = $2
          ), changes AS (
             (SELECT key, revision, expires_ms, value FROM larder.kv_entries
              WHERE namespace = $1 AND bucket = $2 AND revision > $3 AND starts_with(key, $4)
@@ -102,7 +105,7 @@ async fn page(
             FROM (SELECT * FROM changes ORDER BY revision LIMIT $5) first
          )
          SELECT b.last_revision, b.forgotten_revision, c.key, c.revision, c.expires_ms, c.value,
-            c.revision IS NOT NULL
+            c.revision IS NOT NULL, b.generation
          FROM bucket b LEFT JOIN cut c ON c.before < $6 ORDER BY c.revision",
     )
     .bind(address.namespace.as_str())
@@ -115,9 +118,17 @@ async fn page(
     .await?;
     let Some(first) = rows.first() else { return Ok(ChangePage::default()) };
     let (last, forgotten) = (count(first.try_get(0)?)?, count(first.try_get(1)?)?);
-    let mut page = ChangePage { last, forgotten, cursor: last, ..ChangePage::default() };
+    let generation = generation(first.try_get(7)?);
+    let mut page = ChangePage {
+        last: Revision::new(last).in_generation(generation),
+        forgotten,
+        cursor: last,
+        ..ChangePage::default()
+    };
     for row in rows.iter().filter(|row| row.try_get(6).unwrap_or(false)) {
-        page.events.push_back(event(row)?);
+        let mut event = event(row)?;
+        event.revision = event.revision.in_generation(generation);
+        page.events.push_back(event);
     }
     // An empty page means that the bucket was read to the end; otherwise the next page decides.
     if let Some(event) = page.events.back() {

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use larder_kernel::{
-    Board, BoardId, BoardStatusCounts, ConversationId, Error, ErrorKind, Namespace, NewBoard, NewTask, Page,
-    PageRequest, Revision, Task, TaskPosition, TaskQuery, TaskStatus, check,
+    Board, BoardId, BoardStatusCounts, ConversationId, Error, ErrorKind, Generation, Namespace, NewBoard,
+    NewTask, Page, PageRequest, Revision, Task, TaskPosition, TaskQuery, TaskStatus, check,
 };
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
 
 use super::rows::{self, board_columns, insert_tasks, not_found, task_columns};
 use super::{ADD_TASKS, CREATE};
@@ -31,7 +31,7 @@ pub(super) async fn create(
          DO UPDATE SET live = TRUE, parent = excluded.parent, label = excluded.label,
                        last_position = b.last_position + $6, last_revision = b.last_revision + 1
          WHERE NOT b.live
-         RETURNING last_position, last_revision",
+         RETURNING last_position, last_revision, generation",
     )
     .bind(namespace.as_str())
     .bind(board.conversation.as_str())
@@ -58,7 +58,7 @@ pub(super) async fn add(
     let numbers = sqlx::query(
         "UPDATE larder.boards SET last_position = last_position + $4, last_revision = last_revision + 1
          WHERE namespace = $1 AND conversation = $2 AND agent = $3 AND live
-         RETURNING last_position, last_revision",
+         RETURNING last_position, last_revision, generation",
     )
     .bind(namespace.as_str())
     .bind(board.conversation.as_str())
@@ -70,7 +70,8 @@ pub(super) async fn add(
     append(connection, namespace, board, &numbers, tasks, ADD_TASKS).await
 }
 
-/// Writes tasks at the end of a board; `numbers` holds the columns last_position and last_revision.
+/// Writes tasks at the end of a board; `numbers` holds the columns last_position, last_revision
+/// and generation.
 async fn append(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -85,9 +86,12 @@ async fn append(
     let count = check::size(tasks.len());
     let first = decode::unsigned(numbers, 0)?.saturating_sub(count).saturating_add(1);
     let revision = Revision::new(decode::unsigned(numbers, 1)?);
+    let generation = decode::generation(numbers.try_get(2)?);
     let tasks: Vec<Task> = (first..)
         .zip(tasks)
-        .map(|(position, task)| task.clone().into_task(TaskPosition(position), revision))
+        .map(|(position, task)| {
+            task.clone().into_task(TaskPosition::new(position), revision).in_generation(generation)
+        })
         .collect();
     if insert_tasks(connection, namespace, board, &tasks).await? != count {
         let error = Error::new(
@@ -119,6 +123,21 @@ pub(super) async fn get(
     row.as_ref().map(rows::board).transpose()
 }
 
+/// Returns the generation of a board that exists or was deleted.
+async fn generation(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    board: &BoardId,
+) -> Fallible<Option<Generation>> {
+    let generation = sqlx::query_scalar(
+        "SELECT generation FROM larder.boards WHERE namespace = $1 AND conversation = $2 AND agent = $3",
+    )
+    .bind(namespace.as_str())
+    .bind(board.conversation.as_str())
+    .bind(board.agent.as_str());
+    Ok(decode::generation(generation.fetch_optional(connection).await?))
+}
+
 /// Returns one page of a board's tasks.
 pub(super) async fn list_tasks(
     connection: &mut PgConnection,
@@ -142,12 +161,19 @@ pub(super) async fn list_tasks(
     .bind(namespace.as_str())
     .bind(board.conversation.as_str())
     .bind(board.agent.as_str())
-    .bind(page.after.map_or(-1, |after| integer(after.0)))
+    .bind(page.after.map_or(-1, |after| integer(after.get())))
     .bind(statuses)
     .bind(length(page.limit.saturating_add(1)))
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
     let tasks = found.iter().map(rows::task).collect::<Fallible<Vec<_>>>()?;
+    if let Some(after) = page.after.filter(|after| after.generation().is_some()) {
+        let place = match tasks.first() {
+            Some(task) => task.position,
+            None => TaskPosition::default().in_generation(generation(connection, namespace, board).await?),
+        };
+        after.check_generation("tasks.list_tasks", "page.after", place)?;
+    }
     Ok(Page::from_surplus(tasks, page.limit, |task| task.position))
 }
 

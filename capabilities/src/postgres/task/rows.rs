@@ -11,11 +11,13 @@ use crate::postgres::decode;
 use crate::postgres::encode::{integer, metadata_text};
 use crate::postgres::failure::{Fallible, corrupt};
 
-/// The columns that [`task`] reads.
+/// The columns that [`task`] reads. The first three parameters identify the board.
 macro_rules! task_columns {
     () => {
         "id, position, revision, status, retries, retries_max, lease_worker, lease_token, lease_expires_ms,
-         title, metadata, description, result"
+         title, metadata, description, result,
+         (SELECT b.generation FROM larder.boards b
+          WHERE b.namespace = $1 AND b.conversation = $2 AND b.agent = $3)"
     };
 }
 pub(super) use task_columns;
@@ -78,7 +80,7 @@ pub(super) fn task(row: &PgRow) -> Fallible<Task> {
     Ok(Task::new(
         decode::id(row, 0)?,
         decode::text(row, 9)?,
-        TaskPosition(decode::unsigned(row, 1)?),
+        TaskPosition::new(decode::unsigned(row, 1)?),
         Revision::new(decode::unsigned(row, 2)?),
     )
     .with_status(status)
@@ -87,7 +89,8 @@ pub(super) fn task(row: &PgRow) -> Fallible<Task> {
     .with_lease(lease)
     .with_metadata(decode::metadata(row, 10)?)
     .with_description(decode::optional_text(row, 11)?)
-    .with_result(decode::optional_text(row, 12)?))
+    .with_result(decode::optional_text(row, 12)?)
+    .in_generation(decode::generation(row.try_get(13)?)))
 }
 
 /// Returns the task with this id on a board.
@@ -140,7 +143,7 @@ pub(super) async fn insert_tasks(
     .bind(board.agent.as_str())
     .bind(tasks.first().map_or(0, |task| integer(task.revision.get())))
     .bind(tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>())
-    .bind(tasks.iter().map(|task| integer(task.position.0)).collect::<Vec<_>>())
+    .bind(tasks.iter().map(|task| integer(task.position.get())).collect::<Vec<_>>())
     .bind(tasks.iter().map(|task| small(task.retries_max)).collect::<Vec<_>>())
     .bind(tasks.iter().map(|task| task.title.as_bytes()).collect::<Vec<_>>())
     .bind(metadata)
@@ -172,7 +175,7 @@ pub(super) async fn update_task(
     .bind(namespace.as_str())
     .bind(board.conversation.as_str())
     .bind(board.agent.as_str())
-    .bind(integer(task.position.0))
+    .bind(integer(task.position.get()))
     .bind(task.status.as_str())
     .bind(i32::try_from(task.retries).unwrap_or(i32::MAX))
     .bind(lease.map(|lease| lease.worker.as_str()))

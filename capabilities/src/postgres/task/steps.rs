@@ -43,7 +43,8 @@ async fn store(
     board: &BoardId,
     mut task: Task,
 ) -> Fallible<Task> {
-    task.revision = update_task(connection, namespace, board, &task).await?;
+    let generation = task.revision.generation();
+    task.revision = update_task(connection, namespace, board, &task).await?.in_generation(generation);
     Ok(task)
 }
 

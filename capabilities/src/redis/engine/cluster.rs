@@ -118,6 +118,17 @@ impl Cluster {
         Ok(weakest)
     }
 
+    /// Returns every node that holds slots.
+    pub(crate) fn holders(&self) -> Vec<Arc<NodeConnections>> {
+        let slots = Arc::clone(&lock(&self.slots));
+        let mut seen = std::collections::HashSet::new();
+        let addresses = slots.ranges.iter().map(|(.., address)| address);
+        addresses
+            .filter(|address| seen.insert((*address).clone()))
+            .map(|address| self.node(address))
+            .collect()
+    }
+
     /// Returns the addresses of the nodes that hold slots, and of those in the URL.
     pub(crate) fn known(&self) -> Vec<Address> {
         let mut known: Vec<Address> =

@@ -1,12 +1,12 @@
 -- Appends messages.
 --
 -- ARGV: channel, token, idempotency key, digest, time to live, 1 if use renews it, then size, run and body of each message.
--- Returns {0, first, last}, followed by 1 if the thread allows the fast append; {1} if the thread is not registered in the
+-- Returns {0, first, last, generation}, followed by 1 if the thread allows the fast append; {1} if the thread is not registered in the
 -- index; {2} if the key was used for other messages; {3} if the numbers are exhausted.
 
 -- The most frequent case, in the fewest steps: no idempotency key, and an existing thread without a time to live.
-local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'f')
-if head[4] and not head[5] and head[6] == FORMAT and ARGV[3] == '' and ARGV[5] == '' then
+local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'f', 'g')
+if head[4] and not head[5] and head[6] == FORMAT and head[7] and ARGV[3] == '' and ARGV[5] == '' then
   local seq, messages, bytes = tonumber(head[1]), tonumber(head[2]), tonumber(head[3])
   local count = (#ARGV - 6) / 3
   if seq + count > 9007199253692416 then
@@ -33,5 +33,5 @@ if head[4] and not head[5] and head[6] == FORMAT and ARGV[3] == '' and ARGV[5] =
   end
   redis.call('HSET', KEYS[1], 's', int(seq), 'n', int(messages + count), 'b', int(bytes))
   redis.pcall('PUBLISH', ARGV[1], '')
-  return {0, seq - count + 1, seq, 1}
+  return {0, seq - count + 1, seq, head[7], 1}
 end

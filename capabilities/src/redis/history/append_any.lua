@@ -7,7 +7,7 @@ if key ~= '' then
       return {2}
     end
     local first, final = string.match(string.sub(answered, #digest + 1), '^(%d+) (%d+)$')
-    return {0, tonumber(first), tonumber(final)}
+    return {0, tonumber(first), tonumber(final), generation or ''}
   end
 end
 local count = (#ARGV - 6) / 3
@@ -35,6 +35,6 @@ end
 save()
 announce()
 if not ends then
-  return {0, first, last, 1}
+  return {0, first, last, generation, 1}
 end
-return {0, first, last}
+return {0, first, last, generation}

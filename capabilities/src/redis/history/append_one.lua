@@ -1,9 +1,9 @@
 -- Appends one message without a run to a thread that is registered in the index and has no time to live.
 --
--- KEYS: the thread's hash, its messages. ARGV: size and body. Returns the number of the message, or 0
+-- KEYS: the thread's hash, its messages. ARGV: size and body. Returns the number of the message and the generation, or 0
 -- for any other thread, another format, or exhausted numbers.
-local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w', 'f')
-if not head[4] or head[5] or head[7] ~= FORMAT then
+local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w', 'f', 'g')
+if not head[4] or head[5] or head[7] ~= FORMAT or not head[8] then
   return 0
 end
 local seq, size = head[1] + 1, ARGV[1]
@@ -17,4 +17,4 @@ if head[6] and tonumber(head[6]) > now_ms() then
   -- The names of the channel and of the hash differ in their last part.
   redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'wake', '')
 end
-return seq
+return {seq, head[8]}

@@ -1,5 +1,5 @@
 -- Makes the staged messages of a fork the thread's messages. KEYS[7] and KEYS[8] are the staged messages and runs. ARGV:
--- channel, token, the thread's greatest number when they were staged, count, bytes. Returns {0, last}; {1} if the thread is
+-- channel, token, the thread's greatest number when they were staged, count, bytes. Returns {0, last, generation}; {1} if the thread is
 -- not registered in the index; {2} if the thread has messages; {3} if the thread has assigned numbers since; {4} if the
 -- staged messages no longer exist; {5} if the numbers are exhausted.
 local token, base, count = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -28,4 +28,4 @@ end
 last, messages, bytes = last + count, count, tonumber(ARGV[5])
 save()
 announce()
-return {0, last}
+return {0, last, generation}

@@ -1,9 +1,9 @@
 -- Returns the next events after a number, in order. ARGV: channel, after, maximum events, bytes after which the page ends.
--- Returns an array of arrays: a message, or an event and the remaining messages of the replacement.
+-- Returns the generation and an array of arrays: a message, or an event and the remaining messages of the replacement.
 local after, events_max, bytes_max = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local CHUNK = 8
 if last <= tonumber(after) then
-  return {}
+  return {generation or '', {}}
 end
 local page, size = {}, 0
 
@@ -43,7 +43,7 @@ repeat
     local number = string.match(message, '^%-?%d+')
     others_before(tonumber(number))
     if full() then
-      return page
+      return {generation or '', page}
     end
     table.insert(page, {message})
     size = size + #message
@@ -53,4 +53,4 @@ until #chunk < CHUNK or full()
 if not full() then
   others_before(math.huge)
 end
-return page
+return {generation or '', page}

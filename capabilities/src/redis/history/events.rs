@@ -56,7 +56,11 @@ impl EventLog for ThreadLog {
 async fn page(engine: &Engine, address: &Address, after: Seq) -> Result<VecDeque<HistoryEvent>> {
     let call = address.call().number(after.get()).number(PAGE_EVENTS_MAX).number(PAGE_BYTES_MAX);
     let answer = engine.repeat(OPERATION, &EVENTS, &call).await?;
-    let page = decode::array(answer).and_then(|events| events.into_iter().map(shown).collect());
+    let page = decode::tuple(answer).and_then(|[generation, events]| {
+        let generation = decode::generation(generation)?;
+        let events = decode::array(events)?.into_iter();
+        events.map(|event| Ok(shown(event)?.in_generation(generation))).collect()
+    });
     page.map_err(|error: Error| error.in_operation(OPERATION))
 }
 

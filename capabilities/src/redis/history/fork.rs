@@ -8,6 +8,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use bytes::Bytes;
+use larder_kernel::storage::history::check_fork;
 use larder_kernel::{Error, ErrorKind, Forked, Outcome, Result, Seq};
 use redis::Value;
 
@@ -46,7 +47,7 @@ pub(super) async fn fork(
     index: &Index,
     source: &Address,
     target: &Address,
-    up_to: Seq,
+    up_to: Option<Seq>,
 ) -> Result<Forked> {
     for _ in 0..ATTEMPTS_MAX {
         let stands = settle(engine, OPERATION, target).await.map_err(untouched)?;
@@ -90,7 +91,7 @@ struct Copy<'a> {
 struct Part {
     /// A state that changes with each removal of a message.
     state: (i64, Vec<u8>),
-    last: i64,
+    last: Seq,
     messages: Vec<Value>,
 }
 
@@ -105,10 +106,12 @@ impl<'a> Copy<'a> {
     }
 
     /// Stages the source's messages, and returns true if all parts come from one state.
-    async fn take(&mut self, source: &Address, up_to: Seq) -> Result<bool> {
-        let first = self.part(source, up_to.get(), i64::MIN).await?;
+    async fn take(&mut self, source: &Address, up_to: Option<Seq>) -> Result<bool> {
+        let end = up_to.map_or(i64::MAX, Seq::get);
+        let first = self.part(source, end, i64::MIN).await?;
+        check_fork(up_to, first.last)?;
         // Messages appended from now on do not belong to the state of the first part.
-        let (state, up_to) = (first.state, up_to.get().min(first.last));
+        let (state, up_to) = (first.state, end.min(first.last.get()));
         let mut messages = first.messages;
         while !messages.is_empty() {
             let after = self.stage(messages).await?;
@@ -134,9 +137,10 @@ impl<'a> Copy<'a> {
     async fn part(&self, source: &Address, up_to: i64, after: i64) -> Result<Part> {
         let call = source.call().number(up_to).number(after).number(PART_MESSAGES_MAX).number(PART_BYTES_MAX);
         let answer = self.engine.repeat(OPERATION, &SOURCE, &call).await?;
-        let [changed, token, last, messages] = decode::tuple(answer)?;
+        let [changed, token, last, generation, messages] = decode::tuple(answer)?;
         let state = (decode::integer(changed)?, decode::bytes(token)?);
-        Ok(Part { state, last: decode::integer(last)?, messages: decode::array(messages)? })
+        let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
+        Ok(Part { state, last, messages: decode::array(messages)? })
     }
 
     /// Stages messages under their new numbers, and returns the old number of the last one.
@@ -169,10 +173,11 @@ impl<'a> Copy<'a> {
         let call = self.target.keys().key(self.messages.clone()).key(self.runs.clone());
         let call = call.number(self.base).number(self.count).number(self.bytes);
         match index.write(OPERATION, &COMMIT, self.target, &call).await? {
-            (0, mut numbers) => {
-                let last = decode::integer(numbers.pop().unwrap_or(Value::Nil))?;
+            (0, numbers) => {
+                let [last, generation] = decode::tuple(Value::Array(numbers))?;
+                let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
                 let messages = u64::try_from(self.count).map_err(|_| corrupt(OPERATION))?;
-                Ok(Some(Forked::new(messages, Seq::new(last))))
+                Ok(Some(Forked::new(messages, last)))
             }
             (2, _) => Err(target_is_there()),
             (3 | 4, _) => Ok(None),

@@ -55,4 +55,4 @@ while not ended and #found < messages_max and looked < looks_max and size < byte
   -- Reads large messages in small groups, because each is copied.
   chunk = part_size < CHUNK_BYTES and math.min(2 * chunk, CHUNK_MAX) or CHUNK_MIN
 end
-return {changed, redis.call('HGET', THREAD, 'i') or '', not ended and before, found}
+return {changed, redis.call('HGET', THREAD, 'i') or '', not ended and before, found, last, generation or ''}

@@ -5,6 +5,7 @@
 //! removal, so steps of different states are never combined. Messages appended during the scan come after its
 //! starting point.
 
+use larder_kernel::storage::history::check_before;
 use larder_kernel::{
     AuthorSet, Error, ErrorKind, MessageFilter, Outcome, Result, Seq, StoredMessage, Thread,
 };
@@ -41,6 +42,8 @@ struct Step {
     before: Option<i64>,
     /// The messages, newest first.
     messages: Vec<Value>,
+    /// The last position of the thread.
+    last: Seq,
 }
 
 /// Reads messages, which counts as a use of the thread.
@@ -73,12 +76,15 @@ async fn walk(
     loop {
         let used = if state.is_none() { "use" } else { "" };
         let step = step(engine, address, lists, used, before, wanted.limit - found.len()).await?;
+        if state.is_none() {
+            check_before(OPERATION, wanted.before, step.last)?;
+        }
         if *state.get_or_insert_with(|| step.state.clone()) != step.state {
             return Ok(None);
         }
         for message in step.messages {
             let entry = Entry::parse(message)?;
-            let seq = Seq::new(entry.seq);
+            let seq = Seq::new(entry.seq).in_generation(step.last.generation());
             found.push(StoredMessage::new(seq, entry.into_message()?));
         }
         before = step.before;
@@ -99,11 +105,12 @@ async fn step(
     let before = before.map_or_else(|| "+inf".to_owned(), |before| before.to_string());
     let call = address.call().arg(used).arg(before).number(limit).number(LOOKS_MAX).number(LOOK_BYTES_MAX);
     let answer = engine.read(OPERATION, &MATCHING, &call.followed_by(lists)).await?;
-    let [changed, token, before, messages] = decode::tuple(answer)?;
+    let [changed, token, before, messages, last, generation] = decode::tuple(answer)?;
     Ok(Step {
         state: (decode::integer(changed)?, decode::bytes(token)?),
         before: decode::optional(before).map(decode::integer).transpose()?,
         messages: decode::array(messages)?,
+        last: Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The reads of a thread's messages.
 
+use larder_kernel::storage::history::{check_after, check_before};
 use larder_kernel::{Error, ErrorKind, Outcome, Result, Seq, StoredMessage, ThreadInfo};
 use redis::{Cmd, Value};
 
@@ -59,8 +60,8 @@ impl Range {
 }
 
 /// Reads messages, which counts as a use of the thread. A plain command is enough, because the server removes
-/// expired messages on time. A second command checks the format and whether the use refreshes the time to
-/// live.
+/// expired messages on time. Another command reads the format, the last position and whether the use
+/// refreshes the time to live.
 pub(super) async fn messages(
     engine: &Engine,
     operation: &'static str,
@@ -70,21 +71,30 @@ pub(super) async fn messages(
 ) -> Result<Vec<StoredMessage>> {
     let head = address.head();
     let mut fields = redis::cmd("HMGET");
-    fields.arg(&head[..]).arg(&["r", "f"]);
+    fields.arg(&head[..]).arg(&["r", "f", "s", "g"]);
     let command = range.command(address, limit);
-    let (found, fields) = engine.fetch_both(operation, &head, &command, &fields).await?;
-    let [renews, format] = decode::tuple(fields)?;
+    // The generation is read first: if the thread is erased in between, the reader's next call finds out.
+    let (fields, found) = engine.fetch_both(operation, &head, &fields, &command).await?;
+    let [renews, format, last, generation] = decode::tuple(fields)?;
     // No number: no thread, or one that was erased between the two reads.
     if let Some(format) = decode::optional(format).map(decode::integer).transpose()?
         && format != engine.format()
     {
         return Err(formats(engine.format()).refuse(operation, format));
     }
+    let last = decode::optional(last).map_or(Ok(0), decode::integer)?;
+    let last = Seq::new(last).in_generation(decode::generation(generation)?);
+    match range {
+        Range::Offset(_) | Range::Newest => {}
+        Range::Before(before) => check_before(operation, Some(before), last)?,
+        Range::After(after) => check_after(operation, after, last)?,
+    }
     let renews = decode::optional(renews).map(decode::bytes).transpose()?;
     if renews.is_some_and(|renews| renews == b"1") {
         engine.repeat(operation, &SETTLE, &address.call().arg("use")).await?;
     }
-    let messages = decode::array(found).and_then(|found| found.into_iter().map(stored).collect());
+    let named = |found| Ok(stored(found)?.in_generation(last.generation()));
+    let messages = decode::array(found).and_then(|found| found.into_iter().map(named).collect());
     let mut messages: Vec<StoredMessage> = messages.map_err(|error| error.in_operation(operation))?;
     if matches!(range, Range::Before(_)) {
         messages.reverse();
@@ -103,14 +113,14 @@ pub(super) async fn settle(
     stands.map_err(|error| error.in_operation(operation))
 }
 
-/// Returns the number of messages, their bytes and the last number.
-fn info(address: &Address, [messages, bytes, last]: [Value; 3]) -> Result<ThreadInfo> {
+/// Returns the number of messages, their bytes and the last position.
+fn info(address: &Address, [messages, bytes, last, generation]: [Value; 4]) -> Result<ThreadInfo> {
     let thread = named(address.name()).ok_or_else(|| super::super::failure::corrupt("history.read"))?;
     Ok(ThreadInfo::new(
         thread,
         decode::count(messages)?,
         decode::count(bytes)?,
-        Seq::new(decode::integer(last)?),
+        Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?),
     ))
 }
 
@@ -122,13 +132,14 @@ pub(super) async fn living(
 ) -> Result<Option<ThreadInfo>> {
     let head = address.head();
     let mut command = redis::cmd("HMGET");
-    command.arg(&head[..]).arg(&["n", "b", "s", "e"]);
+    command.arg(&head[..]).arg(&["n", "b", "s", "g", "e"]);
     let answer = engine.fetch(operation, &head, &command).await?;
-    let [messages, bytes, last, ends] = decode::tuple(answer)?;
+    let [messages, bytes, last, generation, ends] = decode::tuple(answer)?;
     if matches!(messages, Value::Nil) {
         return Ok(None);
     }
-    let info = info(address, [messages, bytes, last]).map_err(|error| error.in_operation(operation))?;
+    let info =
+        info(address, [messages, bytes, last, generation]).map_err(|error| error.in_operation(operation))?;
     if info.messages == 0 {
         return Ok(None);
     }

@@ -4,7 +4,7 @@
 -- replacements, 6 the refused tokens. ARGV[1] is the channel of its notifications.
 --
 -- The hash holds the counters: `s` the greatest number, `c` the number of the last clear, run clear or replacement, `n` the
--- number of messages, `b` their bytes, `f` the format, `i` present after the thread was registered in the index, `w` the end of
+-- number of messages, `b` their bytes, `f` the format, `g` the generation, `i` present after the thread was registered in the index, `w` the end of
 -- the last subscription's notice. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
 -- `k` followed by an idempotency key has the result of the append with that key.
 --
@@ -36,7 +36,7 @@ for _, key in ipairs({MESSAGES, RUNS, EVENTS, REPLACEMENTS}) do
   redis.call('ZCARD', key)
 end
 redis.call('SCARD', REFUSED)
-local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e', 'f')
+local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e', 'f', 'g')
 if fields[1] and fields[8] ~= FORMAT then
   return wrong_format(fields[8])
 end
@@ -44,8 +44,14 @@ local last, changed = tonumber(fields[1] or 0), tonumber(fields[2] or 0)
 local messages, bytes = tonumber(fields[3] or 0), tonumber(fields[4] or 0)
 local ttl, renews, ends = tonumber(fields[5] or nil), fields[6] == '1', tonumber(fields[7] or nil)
 local had_ttl = ends ~= nil
+-- Nothing for a thread that was never written, or not since a version that drew none.
+local generation = fields[9]
 
 local function save()
+  if not generation then
+    generation = draw(THREAD)
+    redis.call('HSET', THREAD, 'g', generation)
+  end
   redis.call('HSET', THREAD, 's', int(last), 'c', int(changed), 'n', int(messages), 'b', int(bytes))
   if messages == 0 then
     -- Later messages do not inherit the time to live.

@@ -1,6 +1,7 @@
 //! The writes of a thread. Each is one script, and so atomic.
 
 use bytes::Bytes;
+use larder_kernel::storage::history::check_replace_at;
 use larder_kernel::{Appended, Error, ErrorKind, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
 use redis::Value;
 
@@ -51,12 +52,12 @@ pub(super) async fn append(
     let call = batch.into_call(with_ttl(call, ttl));
     match index.write(OPERATION, &APPEND, address, &call).await? {
         (0, mut numbers) => {
-            if numbers.len() > 2 {
-                numbers.truncate(2);
+            if numbers.len() > 3 {
+                numbers.truncate(3);
                 fast.insert(address);
             }
-            let [first, last] = two(OPERATION, numbers)?;
-            Ok(Appended::new(Seq::new(first), Seq::new(last)))
+            let (first, last) = numbered(OPERATION, numbers)?;
+            Ok(Appended::new(Seq::new(first).in_generation(last.generation()), last))
         }
         (2, _) => Err(Error::new(
             ErrorKind::Conflict,
@@ -75,8 +76,12 @@ async fn append_one(
     (size, body): (usize, &Bytes),
 ) -> Result<Option<Seq>> {
     let call = Call::new().key(address.head()).key(address.messages()).number(size).bytes(body.clone());
-    let seq = decode::integer(engine.run(super::APPEND, &APPEND_ONE, &call).await?)?;
-    Ok((seq > 0).then(|| Seq::new(seq)))
+    let answer = engine.run(super::APPEND, &APPEND_ONE, &call).await?;
+    if matches!(answer, Value::Int(_)) {
+        return Ok(None);
+    }
+    let [seq, generation] = decode::tuple(answer)?;
+    Ok(Some(Seq::new(decode::integer(seq)?).in_generation(decode::generation(generation)?)))
 }
 
 pub(super) async fn clear(engine: &Engine, address: &Address) -> Result<u64> {
@@ -97,16 +102,21 @@ pub(super) async fn replace(
 ) -> Result<Replaced> {
     const OPERATION: &str = "history.replace";
     let conflict = |message| Err(Error::new(ErrorKind::Conflict, OPERATION, message));
+    let named = seen.generation().or(up_to.generation());
+    check_replace_at(up_to, seen, Seq::ZERO.in_generation(named))?;
     let call = address.keys().key(address.place().part("work")).number(up_to.get()).number(seen.get());
+    let call = call.arg(named.map(|named| named.to_string()).unwrap_or_default());
     match index.write(OPERATION, &REPLACE, address, &batch.into_call(call)).await? {
         (0, numbers) => {
-            let [removed, seq] = two(OPERATION, numbers)?;
+            let (removed, seq) = numbered(OPERATION, numbers)?;
             let removed = u64::try_from(removed).map_err(|_| corrupt(OPERATION))?;
-            Ok(Replaced::new(removed, Seq::new(seq)))
+            Ok(Replaced::new(removed, seq))
         }
         (2, _) => conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again"),
         (3, _) => conflict("messages were removed from the thread after `seen`; read the thread again"),
         (4, _) => Err(at_the_cap(OPERATION)),
+        // The script found another generation than the named one, so no generation fits.
+        (5, _) => Err(check_replace_at(up_to, seen, Seq::ZERO).err().unwrap_or_else(|| corrupt(OPERATION))),
         _ => Err(corrupt(OPERATION)),
     }
 }
@@ -121,8 +131,10 @@ pub(super) async fn set_ttl(engine: &Engine, address: &Address, ttl: Option<Ttl>
     Err(Error::new(ErrorKind::NotFound, OPERATION, "the thread has no messages; append a message first"))
 }
 
-fn two(operation: &'static str, numbers: Vec<Value>) -> Result<[i64; 2]> {
-    let [first, second] =
+/// Returns a number and the last position of the thread.
+fn numbered(operation: &'static str, numbers: Vec<Value>) -> Result<(i64, Seq)> {
+    let [first, last, generation] =
         decode::tuple(Value::Array(numbers)).map_err(|error| error.in_operation(operation))?;
-    Ok([decode::integer(first)?, decode::integer(second)?])
+    let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
+    Ok((decode::integer(first)?, last))
 }

@@ -1,7 +1,14 @@
--- Functions shared by the scripts that write to a bucket. The first three only read. Together they read every key of the
+-- Functions shared by the scripts that write to a bucket. Those before `save` only read. Together they read every key of the
 -- bucket, so that a key of another type stops the script before its first write.
-local meta = redis.call('HMGET', KEYS[1], 'revision', 'format')
+local meta = redis.call('HMGET', KEYS[1], 'revision', 'format', 'generation')
 if meta[1] and meta[2] ~= FORMAT then return wrong_format(meta[2]) end
+
+-- Nothing for a bucket that was never written, or not since a version that drew none.
+local generation = meta[3]
+
+local function is_of(wanted)
+  return wanted == '' or wanted == generation
+end
 
 local function found_at(key, now)
   local revision = redis.call('ZSCORE', KEYS[5], key)
@@ -19,8 +26,12 @@ local function next_revision()
   return revision < 9007199254740991 and revision
 end
 
--- Stores the revision, and the format with the first revision.
+-- Stores the revision, and the format and the generation with the first revision.
 local function save(revision)
+  if not generation then
+    generation = draw(KEYS[1])
+    redis.call('HSET', KEYS[1], 'generation', generation)
+  end
   if meta[2] then
     redis.call('HSET', KEYS[1], 'revision', int(revision))
   else

@@ -1,8 +1,8 @@
 -- KEYS: meta, values, revisions, expiries, deleted, expired
 -- ARGV: the revision to start after, prefix, maximum changes, size at which a page ends
 -- Returns the last revision, the greatest forgotten revision, the last revision that was scanned, whether more changes may
--- follow, and the changes: key, revision, and the value and expiry of a put.
-local meta = redis.call('HMGET', KEYS[1], 'revision', 'forgotten', 'format')
+-- follow, and the changes: key, revision, and the value and expiry of a put. The last reply is the generation.
+local meta = redis.call('HMGET', KEYS[1], 'revision', 'forgotten', 'format', 'generation')
 if meta[1] and meta[3] ~= FORMAT then return wrong_format(meta[3]) end
 local last, prefix = tonumber(meta[1] or '0'), ARGV[2]
 local looked_at, horizon = 1000, last
@@ -36,4 +36,4 @@ for _, change in ipairs(found) do
   changes[#changes + 1] = {change[1], change[2], value, expires}
 end
 for _, change in ipairs(changes) do change[2] = int(change[2]) end
-return {int(last), meta[2] or '0', int(cursor), cursor < last and 1 or 0, changes}
+return {int(last), meta[2] or '0', int(cursor), cursor < last and 1 or 0, changes, meta[4]}

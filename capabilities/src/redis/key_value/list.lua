@@ -1,12 +1,13 @@
--- KEYS: names, revisions, expiries
+-- KEYS: names, revisions, expiries, meta
 -- ARGV: first name, name at which to stop, maximum items
--- Returns the name to continue from (empty at the end), then names and revisions alternately. Skips expired names, up to a
+-- Returns the name to continue from (empty at the end), then names and revisions alternately, then the generation. Skips expired names, up to a
 -- limit, because the server runs nothing else during a script.
 local now = now_ms()
+local generation = redis.call('HGET', KEYS[4], 'generation')
 local from, most, looked_at = ARGV[1], tonumber(ARGV[3]), 0
 local listed = {}
 while #listed < 2 * most do
-  if looked_at >= 10000 then return {from, listed} end
+  if looked_at >= 10000 then return {from, listed, generation} end
   local size = math.min(1000, math.max(64, most - #listed / 2))
   local names = redis.call('ZRANGEBYLEX', KEYS[1], from, ARGV[2], 'LIMIT', 0, size)
   if #names == 0 then break end
@@ -22,4 +23,4 @@ while #listed < 2 * most do
   looked_at = looked_at + #names
   from = '(' .. names[#names]
 end
-return {'', listed}
+return {'', listed, generation}

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
 use larder_kernel::{
-    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    BucketInfo, BucketName, Error, ErrorKind, Generation, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
     KeyValuePutOptions, PageRequest, Result, Revision,
 };
 use redis::Value;
@@ -37,7 +37,8 @@ static GET: LazyLock<Script> = LazyLock::new(|| {
         "local revision = redis.call('ZSCORE', KEYS[1], ARGV[1])
          local expires = redis.call('ZSCORE', KEYS[2], ARGV[1])
          if not revision or (expires and tonumber(expires) <= now_ms()) then return false end
-         return {revision, expires, redis.call('HGET', KEYS[3], ARGV[1])}",
+         return {revision, expires, redis.call('HGET', KEYS[3], ARGV[1]), redis.call('HGET', KEYS[4], \
+         'generation')}",
     )
 });
 
@@ -62,9 +63,11 @@ fn full(operation: &'static str) -> Error {
 }
 
 /// Creates the call of a write to a bucket: its keys, and the arguments that every such script gets first.
-fn writing(bucket: &Entity, key: &Key, wanted: &str) -> Call {
+fn writing(bucket: &Entity, key: &Key, wanted: &str, at: Option<Revision>) -> Call {
     let call = PARTS.iter().fold(Call::new(), |call, part| call.key(bucket.part(part)));
-    call.arg(key.as_str()).arg(wanted).number(BUCKET_TOMBSTONES_MAX).arg(bucket.channel())
+    let generation = at.and_then(Revision::generation).map(|named| named.to_string()).unwrap_or_default();
+    let call = call.arg(key.as_str()).arg(wanted).number(BUCKET_TOMBSTONES_MAX).arg(bucket.channel());
+    call.arg(generation)
 }
 
 pub(super) async fn put(
@@ -76,14 +79,14 @@ pub(super) async fn put(
     options: KeyValuePutOptions,
 ) -> Result<Revision> {
     const OPERATION: &str = "key_value.put";
-    let wanted = match options.condition {
-        KeyValueCondition::None => String::new(),
-        KeyValueCondition::Absent => "absent".to_owned(),
-        KeyValueCondition::AtRevision(at) => at.to_string(),
+    let (wanted, at) = match options.condition {
+        KeyValueCondition::None => (String::new(), None),
+        KeyValueCondition::Absent => ("absent".to_owned(), None),
+        KeyValueCondition::AtRevision(at) => (at.to_string(), Some(at)),
         _ => return Err(Error::unknown_value(OPERATION, "condition")),
     };
     let ttl = options.ttl.map(|ttl| millis(ttl).to_string()).unwrap_or_default();
-    let call = writing(&index.entity(bucket.as_str()), key, &wanted).arg(ttl).bytes(bytes);
+    let call = writing(&index.entity(bucket.as_str()), key, &wanted, at).arg(ttl).bytes(bytes);
     let answer = decode::text(engine.write(OPERATION, &PUT, index, bucket.as_str(), &call).await?)
         .map_err(|error| error.in_operation(OPERATION))?;
     match answer.as_str() {
@@ -94,7 +97,12 @@ pub(super) async fn put(
         )),
         "CONFLICT" => Err(conflict(OPERATION)),
         "FULL" => Err(full(OPERATION)),
-        revision => Ok(Revision::new(revision.parse().map_err(|_| corrupt(OPERATION))?)),
+        written => {
+            let (revision, generation) = written.split_once(' ').ok_or_else(|| corrupt(OPERATION))?;
+            let generation = decode::generation(Value::SimpleString(generation.to_owned()))?;
+            let revision = Revision::new(revision.parse().map_err(|_| corrupt(OPERATION))?);
+            Ok(revision.in_generation(generation))
+        }
     }
 }
 
@@ -107,7 +115,7 @@ pub(super) async fn delete(
 ) -> Result<bool> {
     const OPERATION: &str = "key_value.delete";
     let wanted = at.map(|at| at.to_string()).unwrap_or_default();
-    let call = writing(&index.entity(bucket.as_str()), key, &wanted);
+    let call = writing(&index.entity(bucket.as_str()), key, &wanted, at);
     let answer = decode::text(engine.write(OPERATION, &DELETE, index, bucket.as_str(), &call).await?)
         .map_err(|error| error.in_operation(OPERATION))?;
     match answer.as_str() {
@@ -131,15 +139,16 @@ pub(super) async fn get(
         .key(place.part("revisions"))
         .key(place.part("expiries"))
         .key(place.part("values"))
+        .key(place.part("meta"))
         .arg(key.as_str());
     let answer = engine.read(OPERATION, &GET, &call).await?;
     decode::optional(answer).map(entry).transpose().map_err(|error: Error| error.in_operation(OPERATION))
 }
 
 fn entry(answer: Value) -> Result<KeyValueEntry> {
-    let [revision, expires, bytes] = decode::tuple(answer)?;
-    Ok(KeyValueEntry::new(Bytes::from(decode::bytes(bytes)?), Revision::new(decode::count(revision)?))
-        .with_expires_at(expiry(expires)?))
+    let [revision, expires, bytes, generation] = decode::tuple(answer)?;
+    let revision = Revision::new(decode::count(revision)?).in_generation(decode::generation(generation)?);
+    Ok(KeyValueEntry::new(Bytes::from(decode::bytes(bytes)?), revision).with_expires_at(expiry(expires)?))
 }
 
 /// Returns the expiry of a key in a reply.
@@ -169,6 +178,7 @@ pub(super) async fn list(
             .key(place.part("names"))
             .key(place.part("revisions"))
             .key(place.part("expiries"))
+            .key(place.part("meta"))
             .arg(from)
             .arg(&to)
             .number(page.limit.saturating_add(1).saturating_sub(found.len()));
@@ -184,15 +194,16 @@ pub(super) async fn list(
 
 /// Returns the position at which a listing continues, empty at its end, and the listed keys.
 fn listed(answer: Value) -> Result<(Vec<u8>, Vec<KeyRevision>)> {
-    let [next, listed] = decode::tuple(answer)?;
-    Ok((decode::bytes(next)?, key_revisions(listed)?))
+    let [next, listed, generation] = decode::tuple(answer)?;
+    Ok((decode::bytes(next)?, key_revisions(listed, decode::generation(generation)?)?))
 }
 
-fn key_revisions(answer: Value) -> Result<Vec<KeyRevision>> {
+fn key_revisions(answer: Value, generation: Option<Generation>) -> Result<Vec<KeyRevision>> {
     let mut answer = decode::array(answer)?.into_iter();
     let mut found = Vec::with_capacity(answer.len() / 2);
     while let (Some(name), Some(revision)) = (answer.next(), answer.next()) {
-        found.push(KeyRevision::new(decode::id(name)?, Revision::new(decode::count(revision)?)));
+        let revision = Revision::new(decode::count(revision)?).in_generation(generation);
+        found.push(KeyRevision::new(decode::id(name)?, revision));
     }
     Ok(found)
 }

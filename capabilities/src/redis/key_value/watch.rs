@@ -33,7 +33,7 @@ pub(super) async fn follow(
 ) -> Result<KeyValueEvents> {
     let subscriber = engine.notifier().subscribe(bucket.channel());
     // No bucket reaches the greatest number that scripts support.
-    let after = Revision::new(after.get().min(NUMBER_MAX));
+    let after = Revision::new(after.get().min(NUMBER_MAX)).in_generation(after.generation());
     change_log::follow(BucketLog { engine, bucket, prefix: prefix.to_owned(), subscriber }, after).await
 }
 
@@ -62,13 +62,19 @@ impl ChangeLog for BucketLog {
 }
 
 fn page(answer: Value) -> Result<ChangePage> {
-    let [last, forgotten, cursor, more, changes] = decode::tuple(answer)?;
+    let [last, forgotten, cursor, more, changes, generation] = decode::tuple(answer)?;
+    let generation = decode::generation(generation)?;
+    let named = |answer| {
+        let mut event = change(answer)?;
+        event.revision = event.revision.in_generation(generation);
+        Ok(event)
+    };
     Ok(ChangePage {
-        last: decode::count(last)?,
+        last: Revision::new(decode::count(last)?).in_generation(generation),
         forgotten: decode::count(forgotten)?,
         cursor: decode::count(cursor)?,
         more: decode::count(more)? > 0,
-        events: decode::array(changes)?.into_iter().map(change).collect::<Result<_>>()?,
+        events: decode::array(changes)?.into_iter().map(named).collect::<Result<_>>()?,
     })
 }
 

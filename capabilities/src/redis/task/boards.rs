@@ -50,12 +50,13 @@ fn with_tasks(call: Call, operation: &'static str, tasks: &[NewTask]) -> Result<
     Ok(call)
 }
 
-/// Returns the position before the added tasks and their revision.
+/// Returns the position before the added tasks and their revision, which names the generation.
 fn added(mut answer: Answer, operation: &'static str) -> Result<(u64, Revision)> {
     if answer.word != "added" {
         return Err(answer.refusal(operation));
     }
-    Ok((decode::count(answer.next())?, Revision::new(decode::count(answer.next())?)))
+    let (before, revision) = (decode::count(answer.next())?, decode::count(answer.next())?);
+    Ok((before, Revision::new(revision).in_generation(decode::generation(answer.next())?)))
 }
 
 impl RedisTaskStore {
@@ -79,7 +80,10 @@ impl RedisTaskStore {
         let answer = self.engine.run(ADD_TASKS, &scripts::ADD, &call).await?;
         let (before, revision) = added(Answer::new(answer)?, ADD_TASKS)?;
         let positions = before.saturating_add(1)..;
-        Ok(positions.zip(tasks).map(|(at, task)| task.into_task(TaskPosition(at), revision)).collect())
+        let added = positions.zip(tasks).map(|(at, task)| {
+            task.into_task(TaskPosition::new(at), revision).in_generation(revision.generation())
+        });
+        Ok(added.collect())
     }
 
     pub(super) async fn read_board(&self, operation: &'static str, board: &BoardId) -> Result<Option<Board>> {
@@ -122,24 +126,31 @@ impl RedisTaskStore {
         let statuses = rows::digits(|status| query.wants(status));
         let wanted = page.limit.saturating_add(1);
         let mut tasks: Vec<Task> = Vec::new();
-        let mut after = page.after.map_or(0, |after| after.0);
+        let mut after = page.after.map_or(0, |after| after.get());
         loop {
-            let call = board_call(&self.index, board)
+            let call = Conversation::new(&self.index, &board.conversation)
+                .call_to_list(&board.agent)
                 .arg(&statuses)
                 .number(after.min(POSITION_END - 1))
                 .number(TASKS_AT_ONCE.min(wanted - tasks.len()))
-                .number(BYTES_AT_ONCE);
+                .number(BYTES_AT_ONCE)
+                .arg(board.agent.as_str());
             let answer = self.engine.read(operation, &scripts::LIST_TASKS, &call).await?;
             let mut answer = Answer::new(answer)?;
             if answer.word != "tasks" {
                 return Err(answer.refusal(operation));
             }
             let ended = decode::count(answer.next())? == 1;
-            for row in decode::array(answer.next())? {
+            let rows = decode::array(answer.next())?;
+            let place = TaskPosition::default().in_generation(decode::generation(answer.next())?);
+            if let Some(after) = page.after {
+                after.check_generation(operation, "page.after", place)?;
+            }
+            for row in rows {
                 tasks.push(rows::task(row)?);
             }
             match tasks.last() {
-                Some(last) if !ended && tasks.len() < wanted => after = last.position.0,
+                Some(last) if !ended && tasks.len() < wanted => after = last.position.get(),
                 _ => return Ok(Page::from_surplus(tasks, page.limit, |task| task.position)),
             }
         }

@@ -41,6 +41,11 @@ impl Conversation {
         self.call().key(self.entity.part("never"))
     }
 
+    /// Creates a call with the keys of a board and of the numbers of deleted boards.
+    pub(super) fn call_to_list(&self, agent: &AgentId) -> Call {
+        self.with_board(Call::new(), agent).key(self.entity.part("meta"))
+    }
+
     /// Creates a call with the keys of the numbers of deleted boards, of the agents that have boards, and of
     /// a board.
     pub(super) fn call_to_delete(&self, agent: &AgentId) -> Call {

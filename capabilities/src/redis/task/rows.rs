@@ -86,7 +86,7 @@ impl Answer {
 
     /// Returns the task in the reply.
     pub(super) fn task(self) -> Result<Task> {
-        let parts = <[Value; 4]>::try_from(self.rest.collect::<Vec<_>>());
+        let parts = <[Value; 5]>::try_from(self.rest.collect::<Vec<_>>());
         parts.map_err(|_| corrupt(OPERATION)).and_then(task_of)
     }
 
@@ -138,7 +138,7 @@ pub(super) fn task(row: Value) -> Result<Task> {
     task_of(decode::tuple(row)?)
 }
 
-fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
+fn task_of([id, fixed, state, result, generation]: [Value; 5]) -> Result<Task> {
     let fixed = decode::bytes(fixed)?;
     let fixed: Fixed<'_> = serde_json::from_slice(&fixed).map_err(|_| corrupt(OPERATION))?;
     let state = decode::text(state)?;
@@ -160,7 +160,7 @@ fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
     Ok(Task::new(
         decode::id(id)?,
         fixed.title.into_owned(),
-        TaskPosition(number(position)?),
+        TaskPosition::new(number(position)?),
         Revision::new(number(revision)?),
     )
     .with_description(fixed.description.map(Cow::into_owned))
@@ -169,7 +169,8 @@ fn task_of([id, fixed, state, result]: [Value; 4]) -> Result<Task> {
     .with_retries_max(number(retries_max)?)
     .with_result(decode::optional(result).map(decode::text).transpose()?)
     .with_lease(lease)
-    .with_metadata(fixed.metadata.into_owned()))
+    .with_metadata(fixed.metadata.into_owned())
+    .in_generation(decode::generation(generation)?))
 }
 
 fn number<N: std::str::FromStr>(text: &str) -> Result<N> {
@@ -206,7 +207,7 @@ mod tests {
 
     fn row(state: &str) -> Value {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        Value::Array(vec![text("id"), text(r#"{"title":"t"}"#), text(state), Value::Nil])
+        Value::Array(vec![text("id"), text(r#"{"title":"t"}"#), text(state), Value::Nil, Value::Nil])
     }
 
     #[test]

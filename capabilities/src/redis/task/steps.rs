@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use larder_kernel::{
-    BoardId, Claim, ConversationId, FencingToken, Lease, Result, RetryOutcome, Task, TaskId, TaskStatus,
-    Transition, WorkerId,
+    BoardId, Claim, ConversationId, FencingToken, Generation, Lease, Result, RetryOutcome, Task, TaskId,
+    TaskStatus, Transition, WorkerId,
 };
 
 use super::conversation::{Conversation, board_call};
@@ -18,6 +18,10 @@ use crate::redis::script::{Call, Script, millis};
 /// valid.
 fn optional(number: Option<u64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
+}
+
+fn named(generation: Option<Generation>) -> String {
+    generation.map(|generation| generation.to_string()).unwrap_or_default()
 }
 
 impl RedisTaskStore {
@@ -34,7 +38,9 @@ impl RedisTaskStore {
             .arg(optional(step.expected.map(larder_kernel::Revision::get)))
             .arg(optional(step.token.map(FencingToken::get)))
             .number(u8::from(step.result.is_some()))
-            .arg(step.result.as_deref().unwrap_or_default());
+            .arg(step.result.as_deref().unwrap_or_default())
+            .arg(named(step.expected.and_then(larder_kernel::Revision::generation)))
+            .arg(named(step.token.and_then(FencingToken::generation)));
         let answer = self.step(UPDATE, &scripts::STEP, &call).await?;
         match answer.word.as_str() {
             "task" => answer.task(),
@@ -52,7 +58,8 @@ impl RedisTaskStore {
         let call = board_call(&self.index, board)
             .arg(task.as_str())
             .arg(digits(TaskStatus::allows_retry))
-            .arg(optional(token.map(FencingToken::get)));
+            .arg(optional(token.map(FencingToken::get)))
+            .arg(named(token.and_then(FencingToken::generation)));
         let answer = self.step(RETRY, &scripts::RETRY, &call).await?;
         match answer.word.as_str() {
             "task" => answer.task().map(RetryOutcome::Retried),
@@ -111,8 +118,11 @@ impl RedisTaskStore {
         token: FencingToken,
         lease: Duration,
     ) -> Result<Lease> {
-        let call =
-            board_call(&self.index, board).arg(task.as_str()).number(token.get()).number(millis(lease));
+        let call = board_call(&self.index, board)
+            .arg(task.as_str())
+            .number(token.get())
+            .number(millis(lease))
+            .arg(named(token.generation()));
         let answer = self.step(RENEW, &scripts::RENEW, &call).await?;
         match answer.word.as_str() {
             "task" => answer.task()?.lease.ok_or_else(|| corrupt(RENEW)),

@@ -26,9 +26,8 @@ struct Subscription {
     engine: Engine,
     address: Arc<Address>,
     commits: watch::Receiver<u64>,
-    cursor: i64,
-    /// True if the cursor is at a delivered event, so that the thread must have reached it.
-    delivered: bool,
+    /// The position up to which the events were read.
+    cursor: Seq,
     page: VecDeque<HistoryEvent>,
     ended: bool,
 }
@@ -40,8 +39,7 @@ pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEve
         engine,
         address: Arc::new(address),
         commits,
-        cursor: after.get(),
-        delivered: false,
+        cursor: after,
         page: VecDeque::new(),
         ended: false,
     };
@@ -64,13 +62,13 @@ impl Subscription {
             }
             // Marked before the read, so that a commit during the read is not missed.
             self.commits.mark_unchanged();
-            let (address, after, delivered) = (Arc::clone(&self.address), self.cursor, self.delivered);
-            match self.engine.read(OPERATION, move |sql| page(sql, &address, after, delivered)).await {
+            let (address, after) = (Arc::clone(&self.address), self.cursor);
+            match self.engine.read(OPERATION, move |sql| page(sql, &address, after)).await {
                 Err(error) => return Some(Err(error)),
                 Ok(page) => self.page = page,
             }
             match self.page.back() {
-                Some(last) => (self.cursor, self.delivered) = (last.seq.get(), true),
+                Some(last) => self.cursor = last.seq,
                 None if self.commits.changed().await.is_err() => return Some(Err(closed())),
                 None => {}
             }
@@ -93,20 +91,15 @@ struct EventRow {
     thread_bytes: Option<i64>,
 }
 
-/// Returns the next events after `after`, in order. If the event at `after` was `delivered`, only an erasure
-/// can take the thread back to before it.
-fn page(
-    sql: &Connection,
-    address: &Address,
-    after: i64,
-    delivered: bool,
-) -> Fallible<VecDeque<HistoryEvent>> {
+/// Returns the next events after a position, in order. Fails if the thread no longer has the position.
+fn page(sql: &Connection, address: &Address, after: Seq) -> Fallible<VecDeque<HistoryEvent>> {
     let mut page = VecDeque::new();
     let found = ThreadRow::find(sql, address)?;
-    if delivered && found.as_ref().is_none_or(|thread| thread.last_seq < after) {
+    if !after.is_within(found.as_ref().map_or(Seq::ZERO, ThreadRow::last)) {
         return Err(Error::erased(OPERATION).into());
     }
     let Some(thread) = found else { return Ok(page) };
+    let after = after.get();
     if thread.last_seq <= after || thread.has_expired(now_ms()) {
         return Ok(page);
     }
@@ -130,12 +123,12 @@ fn page(
         }
         if event_seq == Some(seq) {
             if let Some(row) = event.take() {
-                page.push_back(into_event(sql, thread.id, row)?);
+                page.push_back(into_event(sql, thread.id, row)?.in_generation(thread.generation));
             }
             event = next_event(&mut events)?;
         } else {
             if let Some((event, size)) = message.take() {
-                page.push_back(event);
+                page.push_back(event.in_generation(thread.generation));
                 bytes = bytes.saturating_add(size);
             }
             message = next_message(&mut messages)?;

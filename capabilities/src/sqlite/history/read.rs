@@ -1,23 +1,25 @@
 //! The reads of a thread. Each runs inside one read transaction.
 
 use larder_kernel::check::size;
+use larder_kernel::storage::history::{check_after, check_before};
 use larder_kernel::{
-    AgentId, AuthorSet, AuthorTerms, Namespace, PageRequest, Seq, SessionId, StoredMessage, Thread,
+    AgentId, AuthorSet, AuthorTerms, Namespace, PageRequest, Result, Seq, SessionId, StoredMessage, Thread,
     ThreadInfo,
 };
 use rusqlite::{Connection, Params, params};
 
 use super::super::engine::{INLINE_ROWS_MAX, ReadBudget};
 use super::super::failure::{Failure, Fallible, corrupt};
-use super::super::value::{count, integer, length, now_ms};
+use super::super::value::{count, generation, integer, length, now_ms};
 use super::message::stored;
 use super::thread::{Address, Refresh, ThreadRow};
 
-pub(super) const THREADS: &str = "SELECT agent, session, messages, bytes, last_seq FROM threads
+pub(super) const THREADS: &str = "SELECT agent, session, messages, bytes, last_seq, generation FROM threads
      WHERE namespace = ?1 AND (agent, session) > (?2, ?3)
         AND live = 1 AND (expires_ms IS NULL OR expires_ms > ?4)
      ORDER BY agent, session LIMIT ?5";
-pub(super) const THREADS_OF_AGENT: &str = "SELECT agent, session, messages, bytes, last_seq FROM threads
+pub(super) const THREADS_OF_AGENT: &str =
+    "SELECT agent, session, messages, bytes, last_seq, generation FROM threads
      WHERE namespace = ?1 AND agent = ?2 AND session > ?3
         AND live = 1 AND (expires_ms IS NULL OR expires_ms > ?4)
      ORDER BY session LIMIT ?5";
@@ -27,8 +29,8 @@ pub(super) const THREADS_OF_AGENT: &str = "SELECT agent, session, messages, byte
 pub(super) enum Range {
     /// The messages after this many of the oldest.
     Offset(u64),
-    /// The newest messages whose `Seq` is smaller.
-    Before(Seq),
+    /// The newest messages, or those whose `Seq` is smaller.
+    Before(Option<Seq>),
     /// The oldest messages whose `Seq` is greater.
     After(Seq),
 }
@@ -36,7 +38,7 @@ pub(super) enum Range {
 /// A selection of a thread's messages by author.
 pub(super) struct Matching {
     pub(super) terms: AuthorTerms,
-    pub(super) before: Seq,
+    pub(super) before: Option<Seq>,
 }
 
 /// Scans backwards from the newest message and skips the messages that the filter drops. The lists of names
@@ -82,7 +84,12 @@ pub(super) fn messages(
     limit: usize,
     budget: &mut ReadBudget,
 ) -> Fallible<ReadOutcome> {
-    read_thread(sql, address, |thread| window(sql, thread, range, limit, budget))
+    let check = |last| match range {
+        Range::Offset(_) => Ok(()),
+        Range::Before(before) => check_before("history.tail", before, last),
+        Range::After(after) => check_after("history.page_after", after, last),
+    };
+    read_thread(sql, address, check, |thread| window(sql, thread, range, limit, budget))
 }
 
 /// Returns the newest messages that pass a filter.
@@ -92,8 +99,9 @@ pub(super) fn matching(
     wanted: &Matching,
     limit: usize,
 ) -> Fallible<ReadOutcome> {
-    read_thread(sql, address, |thread| {
-        let (before, limit) = (wanted.before.get(), length(limit));
+    let check = |last| check_before("history.tail_matching", wanted.before, last);
+    read_thread(sql, address, check, |thread| {
+        let (before, limit) = (wanted.before.map_or(i64::MAX, Seq::get), length(limit));
         let (include, exclude) = (wanted.terms.include.as_ref(), Names::of(&wanted.terms.exclude));
         let found = if let Some(author) = wanted.terms.only_author() {
             let params = params![thread, before, limit, author, exclude.agents, exclude.roles];
@@ -131,20 +139,28 @@ impl Default for Names {
     }
 }
 
-/// Reads messages of an existing thread by its row id, unless the thread has expired.
+/// Reads messages of an existing thread by its row id, unless the thread has expired. `check` gets the last
+/// position of the thread.
 fn read_thread(
     sql: &Connection,
     address: &Address,
+    check: impl FnOnce(Seq) -> Result<()>,
     read: impl FnOnce(i64) -> Fallible<Vec<StoredMessage>>,
 ) -> Fallible<ReadOutcome> {
-    let Some(row) = ThreadRow::find(sql, address)? else {
+    let found = ThreadRow::find(sql, address)?;
+    check(found.as_ref().map_or(Seq::ZERO, ThreadRow::last))?;
+    let Some(row) = found else {
         return Ok(ReadOutcome::Messages { messages: Vec::new(), refresh: None });
     };
     let now_ms = now_ms();
     if row.has_expired(now_ms) {
         return Ok(ReadOutcome::Expired);
     }
-    Ok(ReadOutcome::Messages { messages: read(row.id)?, refresh: row.refresh(now_ms) })
+    let mut messages = read(row.id)?;
+    for message in &mut messages {
+        message.seq = message.seq.in_generation(row.generation);
+    }
+    Ok(ReadOutcome::Messages { messages, refresh: row.refresh(now_ms) })
 }
 
 fn select(sql: &Connection, select: &str, params: impl Params) -> Fallible<Vec<StoredMessage>> {
@@ -175,7 +191,9 @@ fn window(
     }
     let (text, from) = match range {
         Range::Offset(offset) => (select!("ORDER BY seq LIMIT ?3 OFFSET ?2"), integer(offset)),
-        Range::Before(before) => (select!("AND seq < ?2 ORDER BY seq DESC LIMIT ?3"), before.get()),
+        Range::Before(before) => {
+            (select!("AND seq < ?2 ORDER BY seq DESC LIMIT ?3"), before.map_or(i64::MAX, Seq::get))
+        }
         Range::After(after) => (select!("AND seq > ?2 ORDER BY seq LIMIT ?3"), after.get()),
     };
     let mut statement = sql.prepare_cached(text)?;
@@ -222,7 +240,7 @@ pub(super) fn threads(
             Thread { agent, session },
             count(row.get(2)?)?,
             count(row.get(3)?)?,
-            Seq::new(row.get(4)?),
+            Seq::new(row.get(4)?).in_generation(generation(row.get(5)?)),
         ));
     }
     Ok(found)

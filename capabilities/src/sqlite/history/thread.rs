@@ -1,10 +1,10 @@
 //! The row of a thread: its sequence numbers, its counters and its time to live.
 
-use larder_kernel::{Namespace, Seq, Thread, ThreadInfo, Ttl};
+use larder_kernel::{Generation, Namespace, Seq, Thread, ThreadInfo, Ttl};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::failure::Fallible;
-use super::super::value::{count, length, millis, now_ms};
+use super::super::value::{count, generation, length, millis, new_generation, now_ms};
 
 /// The `kind` of an event's row.
 pub(super) const CLEARED: i64 = 1;
@@ -21,6 +21,7 @@ pub(super) struct Address {
 #[derive(Default)]
 pub(super) struct ThreadRow {
     pub(super) id: i64,
+    pub(super) generation: Option<Generation>,
     /// The greatest number assigned to a message or an event.
     pub(super) last_seq: i64,
     /// The number of the last event that removed messages.
@@ -40,7 +41,7 @@ impl ThreadRow {
     pub(super) fn find(sql: &Connection, address: &Address) -> Fallible<Option<Self>> {
         let mut statement = sql.prepare_cached(
             "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, \
-             sweep_ms
+             sweep_ms, generation
              FROM threads WHERE namespace = ?1 AND agent = ?2 AND session = ?3",
         )?;
         let thread = &address.thread;
@@ -51,7 +52,7 @@ impl ThreadRow {
     pub(super) fn with_id(sql: &Connection, id: i64) -> Fallible<Option<Self>> {
         let mut statement = sql.prepare_cached(
             "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, \
-             sweep_ms
+             sweep_ms, generation
              FROM threads WHERE id = ?1",
         )?;
         Ok(statement.query_row([id], Self::read).optional()?)
@@ -69,6 +70,7 @@ impl ThreadRow {
             expires_ms: row.get(7)?,
             live: row.get(8)?,
             sweep_ms: row.get(9)?,
+            generation: generation(row.get(10)?),
         })
     }
 
@@ -79,13 +81,23 @@ impl ThreadRow {
         }
         let mut statement = sql.prepare_cached(
             "INSERT INTO threads (namespace, agent, session, live, last_seq, changed_seq, messages, bytes, \
-             ttl_refresh)
-             VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, 0)",
+             ttl_refresh, generation)
+             VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, 0, ?4)",
         )?;
-        let thread = &address.thread;
-        let id =
-            statement.insert((address.namespace.as_str(), thread.agent.as_str(), thread.session.as_str()))?;
-        Ok(Self { id, ..Self::default() })
+        let (thread, drawn) = (&address.thread, new_generation());
+        let key = (address.namespace.as_str(), thread.agent.as_str(), thread.session.as_str(), drawn);
+        let id = statement.insert(key)?;
+        Ok(Self { id, generation: generation(drawn), ..Self::default() })
+    }
+
+    /// Returns the position of a number in the thread.
+    pub(super) fn seq(&self, number: i64) -> Seq {
+        Seq::new(number).in_generation(self.generation)
+    }
+
+    /// Returns the last position.
+    pub(super) fn last(&self) -> Seq {
+        self.seq(self.last_seq)
     }
 
     pub(super) fn save(&mut self, sql: &Connection) -> Fallible<()> {
@@ -145,7 +157,7 @@ impl ThreadRow {
     }
 
     pub(super) fn info(&self, thread: Thread) -> Fallible<ThreadInfo> {
-        Ok(ThreadInfo::new(thread, count(self.messages)?, count(self.bytes)?, Seq::new(self.last_seq)))
+        Ok(ThreadInfo::new(thread, count(self.messages)?, count(self.bytes)?, self.last()))
     }
 
     pub(super) fn has_expired(&self, now_ms: i64) -> bool {

@@ -1,5 +1,6 @@
 //! The writes of a thread. Each runs inside the writer's transaction.
 
+use larder_kernel::storage::history::{check_fork, check_replace_at};
 use larder_kernel::{Appended, Error, ErrorKind, Forked, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -23,7 +24,7 @@ pub(super) fn append(
     if let Some((key, digest)) = key
         && let Some(first_answer) = repeated(sql, row.id, key, digest)?
     {
-        return Ok(first_answer);
+        return Ok(first_answer.in_generation(row.generation));
     }
     let first = row.last_seq + 1;
     let mut insert = sql.prepare_cached(INSERT)?;
@@ -56,7 +57,7 @@ pub(super) fn append(
         )?;
         statement.execute(params![row.id, key.as_str(), digest, first, row.last_seq])?;
     }
-    Ok(Appended::new(Seq::new(first), Seq::new(row.last_seq)))
+    Ok(Appended::new(row.seq(first), row.last()))
 }
 
 /// Returns the first result of an append with this key, if the messages are the same.
@@ -118,14 +119,20 @@ pub(super) fn target_exists() -> Error {
     )
 }
 
-pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: Seq) -> Fallible<Forked> {
+pub(super) fn fork(
+    sql: &Connection,
+    source: &Address,
+    target: &Address,
+    up_to: Option<Seq>,
+) -> Fallible<Forked> {
     let source = expire(sql, source)?;
     let existing = expire(sql, target)?;
     if existing.is_some_and(|row| row.messages > 0) {
         return Err(target_exists().into());
     }
+    check_fork(up_to, source.as_ref().map_or(Seq::ZERO, ThreadRow::last))?;
     let source = source.filter(|row| row.messages > 0).map_or(0, |row| row.id);
-    let slices = slices(sql, source, up_to.get())?;
+    let slices = slices(sql, source, up_to.map_or(i64::MAX, Seq::get))?;
     if slices.is_empty() {
         return Err(Error::new(
             ErrorKind::NotFound,
@@ -151,7 +158,7 @@ pub(super) fn fork(sql: &Connection, source: &Address, target: &Address, up_to: 
         after = slice.end;
     }
     row.save(sql)?;
-    Ok(Forked::new(count(row.messages)?, Seq::new(row.last_seq)))
+    Ok(Forked::new(count(row.messages)?, row.last()))
 }
 
 /// Consecutive messages of a thread that are copied in one step.
@@ -197,6 +204,10 @@ pub(super) fn replace(
 ) -> Fallible<Result<Replaced>> {
     let conflict = |message| Ok(Err(Error::new(ErrorKind::Conflict, "history.replace", message)));
     let found = expire(sql, address)?;
+    let last = found.as_ref().map_or(Seq::ZERO, ThreadRow::last);
+    if let Err(error) = check_replace_at(up_to, seen, last) {
+        return Ok(Err(error));
+    }
     let (last_seq, changed_seq) = found.map_or((0, 0), |row| (row.last_seq, row.changed_seq));
     if seen.get() > last_seq {
         return conflict("`up_to` or `seen` is beyond the thread's last `Seq`; read the thread again");
@@ -218,7 +229,7 @@ pub(super) fn replace(
     )?;
     statement.execute([row.id, seq, REPLACED, length(removed), up_to.get(), row.bytes])?;
     row.save(sql)?;
-    Ok(Ok(Replaced::new(larder_kernel::check::size(removed), Seq::new(seq))))
+    Ok(Ok(Replaced::new(larder_kernel::check::size(removed), row.seq(seq))))
 }
 
 fn remove_up_to(sql: &Connection, row: &mut ThreadRow, up_to: i64) -> Fallible<usize> {

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::engine::ReadBudget;
 use super::super::failure::{Failure, Fallible};
-use super::super::value::{count, integer, length, millis, now_ms, timestamp};
+use super::super::value::{count, generation, integer, length, millis, new_generation, now_ms, timestamp};
 
 /// The time for which an expired entry is kept, so that an active watcher still sees its put.
 pub(super) const EXPIRED_RETENTION_MS: i64 = 60_000;
@@ -34,24 +34,41 @@ impl Address {
     }
 }
 
+/// The generation of the bucket of an entry with the alias `e`.
+macro_rules! generation_column {
+    () => {
+        "(SELECT generation FROM kv_buckets b WHERE b.namespace = e.namespace AND b.bucket = e.bucket)"
+    };
+}
 /// Returns the revision of an existing key.
-fn revision_of(sql: &Connection, address: &Address, key: &Key, now_ms: i64) -> Fallible<Option<i64>> {
-    let mut statement = sql.prepare_cached(
-        "SELECT revision FROM kv_entries
-         WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)",
-    )?;
+fn revision_of(sql: &Connection, address: &Address, key: &Key, now_ms: i64) -> Fallible<Option<Revision>> {
+    let mut statement = sql.prepare_cached(concat!(
+        "SELECT revision, ",
+        generation_column!(),
+        " FROM kv_entries e
+         WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)"
+    ))?;
     let (namespace, bucket) = address.key();
-    Ok(statement.query_row(params![namespace, bucket, key.as_str(), now_ms], |row| row.get(0)).optional()?)
+    let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms])?;
+    rows.next()?.map(|row| revision(row.get(0)?, row.get(1)?)).transpose()
 }
 
-/// Returns the next revision of the bucket; the first write creates the bucket.
-fn next_revision(sql: &Connection, address: &Address) -> Fallible<i64> {
+/// Returns the revision with the bucket's generation.
+fn revision(number: i64, stored: i64) -> Fallible<Revision> {
+    Ok(Revision::new(count(number)?).in_generation(generation(stored)))
+}
+
+/// Returns the next revision of the bucket and its generation; the first write creates the bucket.
+fn next_revision(sql: &Connection, address: &Address) -> Fallible<(i64, i64)> {
     let mut statement = sql.prepare_cached(
-        "INSERT INTO kv_buckets (namespace, bucket, last_revision, forgotten_revision) VALUES (?1, ?2, 1, 0)
+        "INSERT INTO kv_buckets (namespace, bucket, last_revision, forgotten_revision, generation)
+         VALUES (?1, ?2, 1, 0, ?3)
          ON CONFLICT (namespace, bucket) DO UPDATE SET last_revision = last_revision + 1
-         RETURNING last_revision",
+         RETURNING last_revision, generation",
     )?;
-    Ok(statement.query_row(address.key(), |row| row.get(0))?)
+    let (namespace, bucket) = address.key();
+    let new = (namespace, bucket, new_generation());
+    Ok(statement.query_row(new, |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
 fn conflict(operation: &'static str) -> Error {
@@ -84,13 +101,13 @@ pub(super) fn put(
             }
         }
         KeyValueCondition::AtRevision(at) => {
-            if revision_of(sql, address, key, now_ms)?.map(count).transpose()? != Some(at.get()) {
+            if !revision_of(sql, address, key, now_ms)?.is_some_and(|found| at.names(found)) {
                 return Err(conflict(OPERATION).into());
             }
         }
         _ => return Err(Error::unknown_value(OPERATION, "condition").into()),
     }
-    let revision = next_revision(sql, address)?;
+    let (number, generation) = next_revision(sql, address)?;
     let (namespace, bucket) = address.key();
     let expires_ms = options.ttl.map(|ttl| now_ms.saturating_add(millis(ttl)));
     let mut statement = sql.prepare_cached(
@@ -99,7 +116,7 @@ pub(super) fn put(
          ON CONFLICT (namespace, bucket, key) DO UPDATE
          SET revision = excluded.revision, expires_ms = excluded.expires_ms, value = excluded.value",
     )?;
-    statement.execute(params![namespace, bucket, key.as_str(), revision, expires_ms, &value[..]])?;
+    statement.execute(params![namespace, bucket, key.as_str(), number, expires_ms, &value[..]])?;
     let mut statement =
         sql.prepare_cached("DELETE FROM kv_tombstones WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
     statement.execute([namespace, bucket, key.as_str()])?;
@@ -107,13 +124,13 @@ pub(super) fn put(
         schedule_expiry(sql, address, expires_ms)?;
     }
     expire_entries(sql, address, now_ms, EXPIRE_ENTRIES_MAX)?;
-    trim_tombstones_at_times(sql, address, revision)?;
-    Ok(Revision::new(count(revision)?))
+    trim_tombstones_at_times(sql, address, number)?;
+    revision(number, generation)
 }
 
 pub(super) fn delete(sql: &Connection, address: &Address, key: &Key, at: Option<Revision>) -> Fallible<bool> {
-    let found = revision_of(sql, address, key, now_ms())?.map(count).transpose()?;
-    if at.is_some_and(|at| found != Some(at.get())) {
+    let found = revision_of(sql, address, key, now_ms())?;
+    if at.is_some_and(|at| !found.is_some_and(|found| at.names(found))) {
         return Err(conflict("key_value.delete").into());
     }
     if found.is_none() {
@@ -123,7 +140,7 @@ pub(super) fn delete(sql: &Connection, address: &Address, key: &Key, at: Option<
     let mut statement =
         sql.prepare_cached("DELETE FROM kv_entries WHERE namespace = ?1 AND bucket = ?2 AND key = ?3")?;
     statement.execute([namespace, bucket, key.as_str()])?;
-    let revision = next_revision(sql, address)?;
+    let (revision, _) = next_revision(sql, address)?;
     insert_tombstone(sql, address, key.as_str(), revision, false)?;
     trim_tombstones_at_times(sql, address, revision)?;
     Ok(true)
@@ -242,10 +259,12 @@ pub(super) fn get(
     budget: &ReadBudget,
 ) -> Fallible<Option<KeyValueEntry>> {
     // SQLite does not load a value that is too long for the read.
-    let mut statement = sql.prepare_cached(
-        "SELECT revision, expires_ms, CASE WHEN length(value) <= ?5 THEN value END FROM kv_entries
-         WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)",
-    )?;
+    let mut statement = sql.prepare_cached(concat!(
+        "SELECT revision, expires_ms, CASE WHEN length(value) <= ?5 THEN value END, ",
+        generation_column!(),
+        " FROM kv_entries e
+         WHERE namespace = ?1 AND bucket = ?2 AND key = ?3 AND (expires_ms IS NULL OR expires_ms > ?4)"
+    ))?;
     let (namespace, bucket) = address.key();
     let bytes_max = budget.row_bytes_max();
     let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms(), bytes_max])?;
@@ -254,7 +273,7 @@ pub(super) fn get(
     Ok(Some(
         KeyValueEntry::new(
             Bytes::from(row.get::<_, Option<Vec<u8>>>(2)?.ok_or(Failure::BudgetExceeded)?),
-            Revision::new(count(row.get(0)?)?),
+            revision(row.get(0)?, row.get(3)?)?,
         )
         .with_expires_at(expires_ms.map(timestamp).transpose()?),
     ))
@@ -272,12 +291,18 @@ pub(super) fn list(
     let after = page.after.as_ref().map(Key::as_str).filter(|after| *after >= prefix);
     let select = match after {
         Some(_) => {
-            "SELECT key, revision, expires_ms FROM kv_entries
-             WHERE namespace = ?1 AND bucket = ?2 AND key > ?3 ORDER BY key"
+            concat!(
+                "SELECT key, revision, expires_ms, ",
+                generation_column!(),
+                " FROM kv_entries e WHERE namespace = ?1 AND bucket = ?2 AND key > ?3 ORDER BY key"
+            )
         }
         None => {
-            "SELECT key, revision, expires_ms FROM kv_entries
-             WHERE namespace = ?1 AND bucket = ?2 AND key >= ?3 ORDER BY key"
+            concat!(
+                "SELECT key, revision, expires_ms, ",
+                generation_column!(),
+                " FROM kv_entries e WHERE namespace = ?1 AND bucket = ?2 AND key >= ?3 ORDER BY key"
+            )
         }
     };
     let mut statement = sql.prepare_cached(select)?;
@@ -293,7 +318,7 @@ pub(super) fn list(
         }
         let expires_ms: Option<i64> = row.get(2)?;
         if expires_ms.is_none_or(|expires_ms| now_ms < expires_ms) {
-            found.push(KeyRevision::new(Key::try_from(key)?, Revision::new(count(row.get(1)?)?)));
+            found.push(KeyRevision::new(Key::try_from(key)?, revision(row.get(1)?, row.get(3)?)?));
         }
     }
     Ok(found)

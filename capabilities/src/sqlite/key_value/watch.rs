@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::super::engine::Engine;
 use super::super::failure::{Fallible, corrupt};
-use super::super::value::{count, integer, timestamp};
+use super::super::value::{count, generation, integer, timestamp};
 use super::rows::Address;
 use crate::change_log::{self, ChangeLog, ChangePage, OPERATION, PAGE_BYTES_MAX, PAGE_CHANGES_MAX};
 
@@ -54,14 +54,20 @@ impl ChangeLog for BucketLog {
 
 fn page(sql: &Connection, address: &Address, prefix: &str, after: i64) -> Fallible<ChangePage> {
     let (namespace, bucket) = address.key();
-    let numbers: Option<(i64, i64)> = sql
+    let numbers: Option<(i64, i64, i64)> = sql
         .prepare_cached(
-            "SELECT last_revision, forgotten_revision FROM kv_buckets WHERE namespace = ?1 AND bucket = ?2",
+            "SELECT last_revision, forgotten_revision, generation FROM kv_buckets
+             WHERE namespace = ?1 AND bucket = ?2",
         )?
-        .query_row([namespace, bucket], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([namespace, bucket], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
-    let Some((last, forgotten)) = numbers else { return Ok(ChangePage::default()) };
-    let mut page = ChangePage { last: count(last)?, forgotten: count(forgotten)?, ..ChangePage::default() };
+    let Some((last, forgotten, stored)) = numbers else { return Ok(ChangePage::default()) };
+    let generation = generation(stored);
+    let mut page = ChangePage {
+        last: Revision::new(count(last)?).in_generation(generation),
+        forgotten: count(forgotten)?,
+        ..ChangePage::default()
+    };
     if last <= after {
         return Ok(page);
     }
@@ -95,7 +101,10 @@ fn page(sql: &Connection, address: &Address, prefix: &str, after: i64) -> Fallib
         if let Some(change) = change {
             page.cursor = count(change.revision)?;
             bytes += change.bytes;
-            page.events.extend(change.event);
+            page.events.extend(change.event.map(|mut event| {
+                event.revision = event.revision.in_generation(generation);
+                event
+            }));
         }
         if bytes >= PAGE_BYTES_MAX {
             break;

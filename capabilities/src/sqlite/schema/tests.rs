@@ -74,6 +74,42 @@ async fn a_new_file_has_the_recorded_schema() {
 }
 
 #[tokio::test]
+async fn an_upgrade_draws_a_generation_for_each_thread_bucket_and_board() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("larder.db");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(BASELINE_TABLES).unwrap();
+    old.execute_batch(
+        "INSERT INTO threads (namespace, agent, session, live, last_seq, changed_seq, messages, bytes, \
+         ttl_refresh)
+         VALUES ('n', 'a', 's', 0, 7, 7, 0, 0, 0), ('n', 'a', 't', 0, 1, 1, 0, 0, 0);
+         INSERT INTO kv_buckets (namespace, bucket, last_revision, forgotten_revision)
+         VALUES ('n', 'b', 3, 0), ('n', 'c', 3, 0);
+         INSERT INTO boards (namespace, conversation, agent, live, last_position, last_revision, last_token)
+         VALUES ('n', 'c', 'a', 1, 0, 1, 0)",
+    )
+    .unwrap();
+    old.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    old.pragma_update(None, "user_version", BASELINE).unwrap();
+    drop(old);
+    open(&path).await.unwrap().close().await;
+    let new = Connection::open(&path).unwrap();
+    assert_eq!(version(&new).unwrap(), Schema::CURRENT.formats().newest);
+    let mut drawn = new
+        .prepare(
+            "SELECT generation FROM threads UNION ALL SELECT generation FROM kv_buckets
+             UNION ALL SELECT generation FROM boards",
+        )
+        .unwrap();
+    let drawn: rusqlite::Result<Vec<i64>> = drawn.query_map([], |row| row.get(0)).unwrap().collect();
+    let mut drawn = drawn.unwrap();
+    assert!(drawn.iter().all(|drawn| (1..1 << 62).contains(drawn)), "{drawn:?}");
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert_eq!(drawn.len(), 5);
+}
+
+#[tokio::test]
 async fn an_older_file_is_refused_by_name_and_not_changed() {
     let folder = TempDir::new().unwrap();
     for version in 1..BASELINE {

@@ -8,7 +8,7 @@ use larder_kernel::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::{self, board_key, find_task, insert_task, not_found, task_columns};
+use super::rows::{self, BoardRow, any_board, board_row, find_task, insert_task, not_found, task_columns};
 use super::{ADD_TASKS, CREATE};
 use crate::sqlite::failure::Fallible;
 use crate::sqlite::value;
@@ -21,14 +21,14 @@ pub(super) fn create(
     new: NewBoard,
 ) -> Fallible<Board> {
     let NewBoard { label, parent, tasks, .. } = new;
-    let key: Option<i64> = connection
+    let row: Option<BoardRow> = connection
         .prepare_cached(
             "INSERT INTO boards (namespace, conversation, agent, live, last_position, last_revision,
-                                 last_token, parent, label)
-             VALUES (?1, ?2, ?3, 1, 0, 0, 0, ?4, ?5)
+                                 last_token, parent, label, generation)
+             VALUES (?1, ?2, ?3, 1, 0, 0, 0, ?4, ?5, ?6)
              ON CONFLICT (namespace, conversation, agent)
              DO UPDATE SET live = 1, parent = excluded.parent, label = excluded.label WHERE live = 0
-             RETURNING key",
+             RETURNING key, generation",
         )?
         .query_row(
             params![
@@ -37,18 +37,19 @@ pub(super) fn create(
                 board.agent.as_str(),
                 parent.as_ref().map(|parent| parent.as_str()),
                 label.as_ref().map(String::as_bytes),
+                value::new_generation(),
             ],
-            |row| row.get(0),
+            |row| Ok(BoardRow { key: row.get(0)?, generation: value::generation(row.get(1)?), live: true }),
         )
         .optional()?;
-    let key = key.ok_or_else(|| {
+    let row = row.ok_or_else(|| {
         Error::new(
             ErrorKind::AlreadyExists,
             CREATE,
             "the board already exists; add tasks to it or use another id",
         )
     })?;
-    let planned = check::size(append(connection, key, tasks, CREATE)?.len());
+    let planned = check::size(append(connection, row, tasks, CREATE)?.len());
     let tasks = BoardStatusCounts::default().with_planned(planned);
     Ok(Board::new(board.clone(), tasks).with_label(label).with_parent(parent))
 }
@@ -60,14 +61,14 @@ pub(super) fn add(
     board: &BoardId,
     tasks: Vec<NewTask>,
 ) -> Fallible<Vec<Task>> {
-    let key = board_key(connection, namespace, board)?
+    let row = board_row(connection, namespace, board)?
         .ok_or_else(|| not_found(ADD_TASKS, "the board does not exist; create it first"))?;
-    append(connection, key, tasks, ADD_TASKS)
+    append(connection, row, tasks, ADD_TASKS)
 }
 
 fn append(
     connection: &Connection,
-    board: i64,
+    board: BoardRow,
     tasks: Vec<NewTask>,
     operation: &'static str,
 ) -> Fallible<Vec<Task>> {
@@ -77,12 +78,12 @@ fn append(
             "UPDATE boards SET last_position = last_position + ?2, last_revision = last_revision + 1
              WHERE key = ?1 RETURNING last_position, last_revision",
         )?
-        .query_row([board, count], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .query_row([board.key, count], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (first, revision) = (value::count(last - count + 1)?, Revision::new(value::count(revision)?));
     let mut added = Vec::with_capacity(tasks.len());
     for (position, task) in (first..).zip(tasks) {
-        let task = task.into_task(TaskPosition(position), revision);
-        insert_task(connection, board, &task)?.ok_or_else(|| {
+        let task = task.into_task(TaskPosition::new(position), revision).in_generation(board.generation);
+        insert_task(connection, board.key, &task)?.ok_or_else(|| {
             Error::new(
                 ErrorKind::AlreadyExists,
                 operation,
@@ -117,8 +118,8 @@ pub(super) fn get_task(
     board: &BoardId,
     task: &TaskId,
 ) -> Fallible<Option<Task>> {
-    match board_key(connection, namespace, board)? {
-        Some(key) => find_task(connection, key, task),
+    match board_row(connection, namespace, board)? {
+        Some(row) => find_task(connection, row, task),
         None => Ok(None),
     }
 }
@@ -131,8 +132,14 @@ pub(super) fn list_tasks(
     query: &TaskQuery,
     page: &PageRequest<TaskPosition>,
 ) -> Fallible<Page<Task, TaskPosition>> {
-    let Some(key) = board_key(connection, namespace, board)? else { return Ok(Page::empty()) };
-    let after = page.after.map_or(-1, |after| value::integer(after.0));
+    let found = any_board(connection, namespace, board)?;
+    let generation = found.and_then(|found| found.generation);
+    if let Some(after) = page.after {
+        let place = TaskPosition::default().in_generation(generation);
+        after.check_generation("tasks.list_tasks", "page.after", place)?;
+    }
+    let Some(board) = found.filter(|found| found.live) else { return Ok(Page::empty()) };
+    let after = page.after.map_or(-1, |after| value::integer(after.get()));
     let limit = value::length(page.limit) + 1;
     // A status that was not requested is bound as NULL, which equals nothing. The `+` keeps the order of
     // positions.
@@ -146,10 +153,10 @@ pub(super) fn list_tasks(
         " FROM tasks WHERE board = ?1 AND position > ?2 AND +status IN (?4, ?5, ?6, ?7, ?8, ?9)
           ORDER BY position LIMIT ?3"
     ))?;
-    let mut found = statement.query(params![key, after, limit, s0, s1, s2, s3, s4, s5])?;
+    let mut found = statement.query(params![board.key, after, limit, s0, s1, s2, s3, s4, s5])?;
     let mut tasks = Vec::new();
     while let Some(row) = found.next()? {
-        tasks.push(rows::task(row)?);
+        tasks.push(rows::task(row)?.in_generation(generation));
     }
     Ok(Page::from_surplus(tasks, page.limit, |task| task.position))
 }
@@ -192,7 +199,7 @@ pub(super) fn list_boards(
 
 /// Deletes a board with its tasks and keeps its revision numbers.
 pub(super) fn delete(connection: &Connection, namespace: &Namespace, board: &BoardId) -> Fallible<bool> {
-    let Some(key) = board_key(connection, namespace, board)? else { return Ok(false) };
+    let Some(BoardRow { key, .. }) = board_row(connection, namespace, board)? else { return Ok(false) };
     connection.prepare_cached("DELETE FROM tasks WHERE board = ?1")?.execute([key])?;
     connection
         .prepare_cached("UPDATE boards SET live = 0, parent = NULL, label = NULL WHERE key = ?1")?

@@ -1,8 +1,8 @@
 //! Conversion of boards and tasks to and from rows.
 
 use larder_kernel::{
-    Board, BoardId, BoardStatusCounts, Error, ErrorKind, FencingToken, Lease, Namespace, Revision, Task,
-    TaskId, TaskPosition, TaskStatus,
+    Board, BoardId, BoardStatusCounts, Error, ErrorKind, FencingToken, Generation, Lease, Namespace,
+    Revision, Task, TaskId, TaskPosition, TaskStatus,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -18,20 +18,40 @@ macro_rules! task_columns {
 }
 pub(super) use task_columns;
 
-/// Returns the row of an existing board.
-pub(super) fn board_key(
+/// The row of a board.
+#[derive(Clone, Copy)]
+pub(super) struct BoardRow {
+    pub(super) key: i64,
+    pub(super) generation: Option<Generation>,
+    /// False for a deleted board, whose numbers continue.
+    pub(super) live: bool,
+}
+
+/// Returns the row of a board that exists or was deleted.
+pub(super) fn any_board(
     connection: &Connection,
     namespace: &Namespace,
     board: &BoardId,
-) -> Fallible<Option<i64>> {
+) -> Fallible<Option<BoardRow>> {
+    let read = |row: &Row<'_>| {
+        Ok(BoardRow { key: row.get(0)?, generation: value::generation(row.get(1)?), live: row.get(2)? })
+    };
     Ok(connection
         .prepare_cached(
-            "SELECT key FROM boards WHERE namespace = ?1 AND conversation = ?2 AND agent = ?3 AND live = 1",
+            "SELECT key, generation, live FROM boards
+             WHERE namespace = ?1 AND conversation = ?2 AND agent = ?3",
         )?
-        .query_row(params![namespace.as_str(), board.conversation.as_str(), board.agent.as_str()], |row| {
-            row.get(0)
-        })
+        .query_row(params![namespace.as_str(), board.conversation.as_str(), board.agent.as_str()], read)
         .optional()?)
+}
+
+/// Returns the row of an existing board.
+pub(super) fn board_row(
+    connection: &Connection,
+    namespace: &Namespace,
+    board: &BoardId,
+) -> Fallible<Option<BoardRow>> {
+    Ok(any_board(connection, namespace, board)?.filter(|board| board.live))
 }
 
 /// Returns the error for a missing board or task.
@@ -64,7 +84,7 @@ pub(super) fn task(row: &Row<'_>) -> Fallible<Task> {
     Ok(Task::new(
         value::id(row, 0)?,
         value::text(row, 9)?,
-        TaskPosition(value::unsigned(row, 1)?),
+        TaskPosition::new(value::unsigned(row, 1)?),
         Revision::new(value::unsigned(row, 2)?),
     )
     .with_status(status(row, 3)?)
@@ -77,14 +97,14 @@ pub(super) fn task(row: &Row<'_>) -> Fallible<Task> {
 }
 
 /// Returns the task with this id on the board of a row.
-pub(super) fn find_task(connection: &Connection, board: i64, id: &TaskId) -> Fallible<Option<Task>> {
+pub(super) fn find_task(connection: &Connection, board: BoardRow, id: &TaskId) -> Fallible<Option<Task>> {
     let mut statement = connection.prepare_cached(concat!(
         "SELECT ",
         task_columns!(),
         " FROM tasks WHERE board = ?1 AND id = ?2"
     ))?;
-    let mut rows = statement.query(params![board, id.as_str()])?;
-    rows.next()?.map(task).transpose()
+    let mut rows = statement.query(params![board.key, id.as_str()])?;
+    Ok(rows.next()?.map(task).transpose()?.map(|task| task.in_generation(board.generation)))
 }
 
 /// Adds a task to a board. `None` if the id exists already.
@@ -98,7 +118,7 @@ pub(super) fn insert_task(connection: &Connection, board: i64, task: &Task) -> F
         .execute(params![
             board,
             task.id.as_str(),
-            value::integer(task.position.0),
+            value::integer(task.position.get()),
             value::integer(task.revision.get()),
             task.status.as_str(),
             task.retries,
@@ -121,7 +141,7 @@ pub(super) fn update_task(connection: &Connection, board: i64, task: &Task) -> F
         )?
         .execute(params![
             board,
-            value::integer(task.position.0),
+            value::integer(task.position.get()),
             value::integer(task.revision.get()),
             task.status.as_str(),
             task.retries,

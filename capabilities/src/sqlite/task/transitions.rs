@@ -9,14 +9,14 @@ use larder_kernel::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::{board_key, find_task, not_found, task, task_columns, update_task};
+use super::rows::{BoardRow, board_row, find_task, not_found, task, task_columns, update_task};
 use super::{RENEW, RETRY, UPDATE};
 use crate::sqlite::failure::{Fallible, corrupt};
 use crate::sqlite::value::{self, now_ms};
 
 /// A task with the row of its board.
 struct Found {
-    board: i64,
+    board: BoardRow,
     task: Task,
 }
 
@@ -27,7 +27,7 @@ fn find(
     id: &TaskId,
     operation: &'static str,
 ) -> Fallible<Found> {
-    let board = board_key(connection, namespace, board)?
+    let board = board_row(connection, namespace, board)?
         .ok_or_else(|| not_found(operation, "the board does not exist; create it first"))?;
     let task = find_task(connection, board, id)?
         .ok_or_else(|| not_found(operation, "the board has no task with this id; check the id"))?;
@@ -37,9 +37,9 @@ fn find(
 impl Found {
     /// Writes the task at the board's next revision.
     fn store(mut self, connection: &Connection) -> Fallible<Task> {
-        self.task.revision = next_revision(connection, self.board)?;
-        update_task(connection, self.board, &self.task)?;
-        Ok(self.task)
+        self.task.revision = next_revision(connection, self.board.key)?;
+        update_task(connection, self.board.key, &self.task)?;
+        Ok(self.task.in_generation(self.board.generation))
     }
 }
 
@@ -181,14 +181,15 @@ pub(super) fn claim(
     worker: &WorkerId,
     lease: Duration,
 ) -> Fallible<Option<Claim>> {
-    let Some(board) = board_key(connection, namespace, board)? else { return Ok(None) };
+    let Some(board) = board_row(connection, namespace, board)? else { return Ok(None) };
     let now_ms = now_ms();
-    let Some(mut task) = first_free(connection, board, now_ms)? else { return Ok(None) };
+    let Some(mut task) = first_free(connection, board.key, now_ms)? else { return Ok(None) };
     let token = FencingToken::new(next(
         connection,
-        board,
+        board.key,
         "UPDATE boards SET last_token = last_token + 1 WHERE key = ?1 RETURNING last_token",
-    )?);
+    )?)
+    .in_generation(board.generation);
     let expires_at = value::timestamp(now_ms.saturating_add(value::millis(lease)))?;
     task.status = TaskStatus::InProgress;
     task.lease = Some(Lease::new(worker.clone(), token, expires_at));

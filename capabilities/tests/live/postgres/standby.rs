@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use larder_kernel::{
-    BoardId, BucketName, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, Key, KeyValueStoreExt,
-    NewBoard, Outcome, Store, TaskStore, Thread,
+    BoardId, BucketName, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
+    KeyValueStoreExt, NewBoard, Outcome, Revision, Seq, Store, TaskStore, Thread,
 };
 
 use super::outage::{CANARY, namespace, says};
@@ -50,6 +50,14 @@ pub(crate) async fn a_standby_is_unavailable_and_not_forbidden() {
         let board = BoardId::new("c", "a").unwrap();
         standby_says(tasks.create_task_list(&board, NewBoard::default()).await.unwrap_err());
         assert_eq!(history.tail(&thread, None, 1).await.unwrap().len(), 1);
+        // A position that the standby has not received may still arrive.
+        let last = history.tail(&thread, None, 1).await.unwrap()[0].seq;
+        let ahead = Seq::new(last.get() + 1).in_generation(last.generation());
+        let lags =
+            |error: larder_kernel::Error| says(&error, ErrorKind::Unavailable, &["standby", "position"]);
+        lags(history.page_after(&thread, ahead, 10).await.unwrap_err());
+        lags(history.subscribe(&thread, ahead).await.map(drop).unwrap_err());
+        lags(values.watch(&bucket, "", Revision::new(1)).await.map(drop).unwrap_err());
         let writable = format!("{replica}?target_session_attrs=read-write");
         let error = open(&writable).await.unwrap_err();
         says(&error, ErrorKind::Unavailable, &["`target_session_attrs`"]);

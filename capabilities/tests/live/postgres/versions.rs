@@ -135,3 +135,44 @@ pub(crate) async fn an_older_schema_is_refused_by_name_and_not_changed() {
     })
     .await;
 }
+
+/// The files of the baseline, as this release creates it.
+const BASELINE_TABLES: [&str; 4] = [
+    include_str!("../../../migrations/postgres/0012_baseline_1_threads.sql"),
+    include_str!("../../../migrations/postgres/0012_baseline_2_messages.sql"),
+    include_str!("../../../migrations/postgres/0012_baseline_3_key_value.sql"),
+    include_str!("../../../migrations/postgres/0012_baseline_4_vectors_graph_tasks.sql"),
+];
+
+pub(crate) async fn an_upgrade_draws_a_generation_for_each_thread_bucket_and_board() {
+    with_database("upgraded", async |url: String| {
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let make = "CREATE SCHEMA larder;
+             CREATE TABLE larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+                version bigint NOT NULL);
+             INSERT INTO larder.schema_version (version) VALUES (12);";
+        run(&mut admin, make.to_owned()).await;
+        for tables in BASELINE_TABLES {
+            run(&mut admin, tables.to_owned()).await;
+        }
+        let rows =
+            "INSERT INTO larder.threads (namespace, agent, session) VALUES ('n', 'a', 's'), ('n', 'a', 't');
+             INSERT INTO larder.kv_buckets (namespace, bucket) VALUES ('n', 'b'), ('n', 'c');
+             INSERT INTO larder.boards (namespace, conversation, agent, live, last_position, last_revision,
+                last_token) VALUES ('n', 'c', 'a', true, 0, 1, 0)";
+        run(&mut admin, rows.to_owned()).await;
+        open(&url).await.unwrap().close().await;
+        let mut drawn: Vec<i64> = sqlx::query_scalar(
+            "SELECT generation FROM larder.threads UNION ALL SELECT generation FROM larder.kv_buckets
+             UNION ALL SELECT generation FROM larder.boards",
+        )
+        .fetch_all(&mut admin)
+        .await
+        .unwrap();
+        assert!(drawn.iter().all(|drawn| (1..1 << 62).contains(drawn)), "{drawn:?}");
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 5);
+    })
+    .await;
+}

@@ -143,6 +143,12 @@ impl KeyValueStore for RedbKeyValueStore {
 
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         check_list("key_value.watch", prefix, None)?;
-        Ok(watch::events(Arc::clone(&self.tables), self.namespace.clone(), bucket.clone(), prefix, after))
+        let named = bucket.clone();
+        let last = move |tables: &Tables, namespace: &str| tables.last(namespace, named.as_str());
+        let last = self.run("key_value.watch", last).await?;
+        // A revision that the bucket never assigned comes from before an erasure or a loss (KV-052).
+        after.check_resume("key_value.watch", "after", last)?;
+        let at = after.anchored(last);
+        Ok(watch::events(Arc::clone(&self.tables), self.namespace.clone(), bucket.clone(), prefix, at))
     }
 }

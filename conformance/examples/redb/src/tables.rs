@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use larder::{
-    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    BucketInfo, BucketName, Error, ErrorKind, Generation, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
     KeyValueEvent, KeyValueEventKind, KeyValuePutOptions, Revision, Timestamp,
 };
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
@@ -17,8 +17,8 @@ const KEYS: TableDefinition<(&str, &str, &str), u64> = TableDefinition::new("key
 const CHANGES: TableDefinition<(&str, &str, u64), Change> = TableDefinition::new("changes");
 /// Namespace and bucket to the last revision.
 const BUCKETS: TableDefinition<(&str, &str), u64> = TableDefinition::new("buckets");
-/// Namespace to the number of its erasures.
-const ERASURES: TableDefinition<&str, u64> = TableDefinition::new("erasures");
+/// Namespace and bucket to the generation, which is drawn with the first change and which revisions name.
+const GENERATIONS: TableDefinition<(&str, &str), u64> = TableDefinition::new("generations");
 
 /// The key, the expiry in microseconds, and the value; a deletion has none.
 type Change = (&'static str, Option<i64>, Option<&'static [u8]>);
@@ -64,7 +64,7 @@ impl Tables {
         write.open_table(KEYS)?;
         write.open_table(CHANGES)?;
         write.open_table(BUCKETS)?;
-        write.open_table(ERASURES)?;
+        write.open_table(GENERATIONS)?;
         write.commit()?;
         Ok(Self { database, written: watch::channel(()).0 })
     }
@@ -93,10 +93,13 @@ impl Tables {
     ) -> Result<Revision> {
         self.write(|write| {
             let (mut keys, mut changes) = (write.open_table(KEYS)?, write.open_table(CHANGES)?);
-            let current = entry(&keys, &changes, (namespace, bucket, key))?.map(|entry| entry.revision);
+            let mut generations = write.open_table(GENERATIONS)?;
+            let generation = generation(&generations, (namespace, bucket))?;
+            let current = entry(&keys, &changes, (namespace, bucket, key))?;
+            let current = current.map(|entry| entry.revision.in_generation(generation));
             let holds = match options.condition {
                 KeyValueCondition::Absent => current.is_none(),
-                KeyValueCondition::AtRevision(at) => current == Some(at),
+                KeyValueCondition::AtRevision(at) => current.is_some_and(|current| at.names(current)),
                 _ => true,
             };
             if !holds {
@@ -105,13 +108,21 @@ impl Tables {
             let expires_at = options.ttl.map(|ttl| now().saturating_add(ttl).as_micros());
             let mut buckets = write.open_table(BUCKETS)?;
             let change = (key, expires_at, Some(value));
-            record(&mut keys, &mut changes, &mut buckets, (namespace, bucket, key), change)
+            let drawn = generation.unwrap_or_else(Generation::draw);
+            generations.insert((namespace, bucket), drawn.get())?;
+            let revision = record(&mut keys, &mut changes, &mut buckets, (namespace, bucket, key), change)?;
+            Ok(revision.in_generation(drawn))
         })
     }
 
     pub(crate) fn get(&self, namespace: &str, bucket: &str, key: &str) -> Result<Option<KeyValueEntry>> {
         let read = self.database.begin_read()?;
-        entry(&read.open_table(KEYS)?, &read.open_table(CHANGES)?, (namespace, bucket, key))
+        let found = entry(&read.open_table(KEYS)?, &read.open_table(CHANGES)?, (namespace, bucket, key))?;
+        let generation = generation(&read.open_table(GENERATIONS)?, (namespace, bucket))?;
+        Ok(found.map(|mut entry| {
+            entry.revision = entry.revision.in_generation(generation);
+            entry
+        }))
     }
 
     pub(crate) fn delete(
@@ -123,8 +134,10 @@ impl Tables {
     ) -> Result<bool> {
         self.write(|write| {
             let (mut keys, mut changes) = (write.open_table(KEYS)?, write.open_table(CHANGES)?);
-            let current = entry(&keys, &changes, (namespace, bucket, key))?.map(|entry| entry.revision);
-            if at.is_some() && at != current {
+            let generation = generation(&write.open_table(GENERATIONS)?, (namespace, bucket))?;
+            let current = entry(&keys, &changes, (namespace, bucket, key))?;
+            let current = current.map(|entry| entry.revision.in_generation(generation));
+            if at.is_some_and(|at| !current.is_some_and(|current| at.names(current))) {
                 return Err(changed("key_value.delete").into());
             }
             if current.is_some() {
@@ -147,6 +160,7 @@ impl Tables {
     ) -> Result<Vec<KeyRevision>> {
         let read = self.database.begin_read()?;
         let (keys, changes) = (read.open_table(KEYS)?, read.open_table(CHANGES)?);
+        let generation = generation(&read.open_table(GENERATIONS)?, (namespace, bucket))?;
         let start = after.unwrap_or_default().max(prefix);
         let mut found = Vec::new();
         for row in keys.range((namespace, bucket, start)..)? {
@@ -159,7 +173,7 @@ impl Tables {
                 continue;
             }
             if let Some(entry) = entry(&keys, &changes, (namespace, bucket, key))? {
-                found.push(KeyRevision::new(Key::new(key)?, entry.revision));
+                found.push(KeyRevision::new(Key::new(key)?, entry.revision.in_generation(generation)));
             }
         }
         Ok(found)
@@ -200,17 +214,25 @@ impl Tables {
         Ok(found)
     }
 
-    /// Returns the next changes after a revision to keys with the prefix, and the number of the namespace's
-    /// erasures.
+    /// Returns the last revision of a bucket; 0 if it was never written.
+    pub(crate) fn last(&self, namespace: &str, bucket: &str) -> Result<Revision> {
+        let read = self.database.begin_read()?;
+        let generation = generation(&read.open_table(GENERATIONS)?, (namespace, bucket))?;
+        let last = read.open_table(BUCKETS)?.get((namespace, bucket))?.map_or(0, |row| row.value());
+        Ok(Revision::new(last).in_generation(generation))
+    }
+
+    /// Returns the next changes after a revision to keys with the prefix, and the last revision.
     pub(crate) fn changes_after(
         &self,
         namespace: &str,
         bucket: &str,
         prefix: &str,
         after: u64,
-    ) -> Result<(Vec<KeyValueEvent>, u64)> {
+    ) -> Result<(Vec<KeyValueEvent>, Revision)> {
         let read = self.database.begin_read()?;
-        let erasures = read.open_table(ERASURES)?.get(namespace)?.map_or(0, |row| row.value());
+        let generation = generation(&read.open_table(GENERATIONS)?, (namespace, bucket))?;
+        let last = read.open_table(BUCKETS)?.get((namespace, bucket))?.map_or(0, |row| row.value());
         let changes = read.open_table(CHANGES)?;
         let mut events = Vec::new();
         let range = (namespace, bucket, after.saturating_add(1))..=(namespace, bucket, u64::MAX);
@@ -230,9 +252,10 @@ impl Tables {
                 },
                 None => KeyValueEventKind::Deleted,
             };
-            events.push(KeyValueEvent::new(Key::new(key)?, Revision::new(row.value().2), kind));
+            let revision = Revision::new(row.value().2).in_generation(generation);
+            events.push(KeyValueEvent::new(Key::new(key)?, revision, kind));
         }
-        Ok((events, erasures))
+        Ok((events, Revision::new(last).in_generation(generation)))
     }
 
     pub(crate) fn erase(&self, namespace: &str) -> Result<()> {
@@ -242,12 +265,18 @@ impl Tables {
             write.open_table(KEYS)?.retain_in((namespace, "", "")..(&end, "", ""), |_, _| false)?;
             write.open_table(CHANGES)?.retain_in((namespace, "", 0)..(&end, "", 0), |_, _| false)?;
             write.open_table(BUCKETS)?.retain_in((namespace, "")..(&end, ""), |_, _| false)?;
-            let mut erasures = write.open_table(ERASURES)?;
-            let count = erasures.get(namespace)?.map_or(0, |row| row.value());
-            erasures.insert(namespace, count + 1)?;
+            write.open_table(GENERATIONS)?.retain_in((namespace, "")..(&end, ""), |_, _| false)?;
             Ok(())
         })
     }
+}
+
+/// Returns the generation of a bucket that was written.
+fn generation(
+    generations: &impl ReadableTable<(&'static str, &'static str), u64>,
+    (namespace, bucket): (&str, &str),
+) -> Result<Option<Generation>> {
+    Ok(generations.get((namespace, bucket))?.and_then(|row| Generation::new(row.value())))
 }
 
 /// Returns the value of a key, if it exists and has not expired.

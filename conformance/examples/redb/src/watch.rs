@@ -19,9 +19,8 @@ struct Watch {
     namespace: Namespace,
     bucket: BucketName,
     prefix: String,
-    last: u64,
-    /// The number of the namespace's erasures when the watch last returned a change.
-    erasures: Option<u64>,
+    /// The last revision that was returned, or the one at which the watch began.
+    at: Revision,
     ready: VecDeque<KeyValueEvent>,
 }
 
@@ -33,8 +32,8 @@ pub(crate) fn events(
     after: Revision,
 ) -> KeyValueEvents {
     let written = tables.written();
-    let (prefix, last, ready) = (prefix.to_owned(), after.get(), VecDeque::new());
-    let watch = Watch { tables, written, namespace, bucket, prefix, last, erasures: None, ready };
+    let (prefix, ready) = (prefix.to_owned(), VecDeque::new());
+    let watch = Watch { tables, written, namespace, bucket, prefix, at: after, ready };
     unfold(Some(watch), |watch| async {
         let mut watch = watch?;
         match watch.next().await {
@@ -49,7 +48,7 @@ impl Watch {
     async fn next(&mut self) -> Result<KeyValueEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                self.last = event.revision.get();
+                self.at = event.revision;
                 return Ok(event);
             }
             // Marked before the read, so that a write during the read wakes the next round.
@@ -68,16 +67,14 @@ impl Watch {
     async fn read(&mut self) -> Result<()> {
         let (tables, namespace, bucket) =
             (Arc::clone(&self.tables), self.namespace.clone(), self.bucket.clone());
-        let (prefix, last) = (self.prefix.clone(), self.last);
-        let (events, erasures) =
-            run(OPERATION, move || tables.changes_after(namespace.as_str(), bucket.as_str(), &prefix, last))
-                .await?;
+        let (prefix, at) = (self.prefix.clone(), self.at);
+        let (events, last) = run(OPERATION, move || {
+            tables.changes_after(namespace.as_str(), bucket.as_str(), &prefix, at.get())
+        })
+        .await?;
         // Revisions restart after an erasure, so the watcher must discard its state (KV-048).
-        if self.erasures.is_some_and(|known| known != erasures) {
+        if !at.is_within(last) {
             return Err(Error::new(ErrorKind::Conflict, OPERATION, "the namespace was erased"));
-        }
-        if !events.is_empty() {
-            self.erasures = Some(erasures);
         }
         self.ready = events.into();
         Ok(())

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use larder_conformance::bytes::Bytes;
 use larder_conformance::kernel::{
-    BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
+    BucketInfo, BucketName, Error, ErrorKind, Generation, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
     KeyValueEvent, KeyValueEventKind, KeyValuePutOptions, Result, Revision, Timestamp,
 };
 
@@ -14,14 +14,15 @@ use larder_conformance::kernel::{
 #[derive(Default)]
 pub(crate) struct State {
     buckets: BTreeMap<BucketName, Bucket>,
-    /// The number of the namespace's erasures.
-    pub(crate) erasures: u64,
     pub(crate) waiting: Vec<Waker>,
 }
 
 /// The last change of each key, including deletions, for watchers that start later.
 #[derive(Default)]
 struct Bucket {
+    /// Drawn with the first change. Every revision names it, so that none from before an erasure fits
+    /// (KV-049).
+    generation: Option<Generation>,
     revision: u64,
     keys: BTreeMap<Key, u64>,
     changes: BTreeMap<u64, KeyValueEvent>,
@@ -38,10 +39,16 @@ impl Bucket {
         Some(KeyValueEntry::new(value.clone(), change.revision).with_expires_at(*expires_at))
     }
 
+    /// Returns the last revision; 0 before the first change.
+    fn last(&self) -> Revision {
+        Revision::new(self.revision).in_generation(self.generation)
+    }
+
     /// Makes a change under the bucket's next revision.
     fn change(&mut self, key: &Key, kind: KeyValueEventKind) -> Revision {
+        self.generation.get_or_insert_with(Generation::draw);
         self.revision += 1;
-        let revision = Revision::new(self.revision);
+        let revision = self.last();
         if let Some(last) = self.keys.insert(key.clone(), self.revision) {
             self.changes.remove(&last);
         }
@@ -68,7 +75,7 @@ impl State {
                     "the key already exists; read it or write without the condition",
                 ));
             }
-            KeyValueCondition::AtRevision(at) if there != Some(at) => {
+            KeyValueCondition::AtRevision(at) if !there.is_some_and(|there| at.names(there)) => {
                 return Err(at_another_revision(OPERATION));
             }
             _ => {}
@@ -86,7 +93,7 @@ impl State {
 
     pub(crate) fn delete(&mut self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         let there = self.get(bucket, key).map(|entry| entry.revision);
-        if at.is_some() && at != there {
+        if at.is_some_and(|at| !there.is_some_and(|there| at.names(there))) {
             return Err(at_another_revision("key_value.delete"));
         }
         if there.is_some()
@@ -124,6 +131,11 @@ impl State {
         buckets.filter(|bucket| bucket.keys > 0).take(limit).collect()
     }
 
+    /// Returns the last revision of a bucket; 0 if it was never written.
+    pub(crate) fn last(&self, bucket: &BucketName) -> Revision {
+        self.buckets.get(bucket).map_or(Revision::ZERO, Bucket::last)
+    }
+
     /// Returns the first change after a revision to a key with the prefix.
     pub(crate) fn change_after(
         &self,
@@ -138,7 +150,6 @@ impl State {
 
     pub(crate) fn erase(&mut self) {
         self.buckets.clear();
-        self.erasures += 1;
         self.wake();
     }
 

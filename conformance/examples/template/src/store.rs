@@ -116,23 +116,26 @@ impl KeyValueStore for MyStore {
 
     async fn watch(&self, bucket: &BucketName, prefix: &str, after: Revision) -> Result<KeyValueEvents> {
         check_list("key_value.watch", prefix, None)?;
+        // A revision that the bucket never assigned comes from another bucket or from before an erasure
+        // (KV-052).
+        let last = lock(&self.state).last(bucket);
+        after.check_resume("key_value.watch", "after", last)?;
         let (state, bucket, prefix) = (Arc::clone(&self.state), bucket.clone(), prefix.to_owned());
-        let (mut last, mut told_at, mut ended) = (after.get(), None, false);
+        let (mut at, mut ended) = (after.anchored(last), false);
         Ok(poll_fn(move |context| {
             if ended {
                 return Poll::Ready(None);
             }
             let mut state = lock(&state);
             // An erasure invalidates the earlier events, and revisions restart (KV-048).
-            if told_at.is_some_and(|erasures| erasures != state.erasures) {
+            if !at.is_within(state.last(&bucket)) {
                 ended = true;
                 let error = Error::new(ErrorKind::Conflict, "key_value.watch", "the namespace was erased");
                 return Poll::Ready(Some(Err(error)));
             }
-            match state.change_after(&bucket, &prefix, last) {
+            match state.change_after(&bucket, &prefix, at.get()) {
                 Some(change) => {
-                    last = change.revision.get();
-                    told_at = Some(state.erasures);
+                    at = change.revision;
                     Poll::Ready(Some(Ok(change)))
                 }
                 None => {

@@ -1,6 +1,6 @@
 //! The operations that read a thread.
 
-use larder_kernel::storage::history::check_limit;
+use larder_kernel::storage::history::{check_after, check_limit};
 use larder_kernel::{AgentId, HistoryProvider, PageRequest, Seq, StoredMessage, Thread};
 
 use super::names::{At, thread as shown};
@@ -50,13 +50,16 @@ impl History {
         (thread, after, limit): (&Thread, At, usize),
         recorder: &mut Recorder,
     ) -> Checked {
-        const CLAUSE: &str = "HIST-028";
+        const OPERATION: &str = "history.page_after";
         let held = self.held(thread);
         let after: Seq = held.seq(after);
-        recorder.call(CLAUSE, |_| format!("page_after({}, Seq::new({after}), {limit})", shown(thread)));
+        let lost = check_after(OPERATION, after, Seq::new(held.last));
+        let clause = if lost.is_ok() { "HIST-028" } else { "HIST-100" };
+        recorder.call(clause, |_| format!("page_after({}, Seq::new({after}), {limit})", shown(thread)));
         let messages = held.messages.iter().filter(|held| held.seq > after.get()).take(limit);
-        let expected = limited("history.page_after", limit, messages.collect());
-        same(recorder, CLAUSE, &store.page_after(thread, after, limit).await, &expected)
+        let expected = limited(OPERATION, limit, messages.collect());
+        let expected = expected.and_then(|messages| Ok(lost.map(|()| messages)?));
+        same(recorder, clause, &store.page_after(thread, after, limit).await, &expected)
     }
 
     pub(super) async fn info(

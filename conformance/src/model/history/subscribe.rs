@@ -9,6 +9,7 @@ use crate::model::recorder::Recorder;
 use crate::model::shared::{Streamed, backlog};
 
 const SURVIVES: &str = "HIST-085";
+const LOST: &str = "HIST-104";
 
 impl History {
     pub(super) async fn subscribe(
@@ -20,11 +21,16 @@ impl History {
         let held = self.held(thread);
         let after = held.seq(after);
         let mut expected = held.backlog(after);
-        recorder.stream(SURVIVES, expected.len(), |_| {
-            format!("§a.subscribe({}, Seq::new({after})).await.unwrap()", shown(thread))
-        });
+        let lost = after.check_resume("history.subscribe", "after", Seq::new(held.last));
+        let lost = lost.map_err(Into::into);
+        let call = format!("§a.subscribe({}, Seq::new({after})).await", shown(thread));
+        let clause = if lost.is_ok() { SURVIVES } else { LOST };
+        match lost {
+            Ok(()) => recorder.stream(clause, expected.len(), |_| format!("{call}.unwrap()")),
+            Err(_) => recorder.statement(clause, |_| format!("let {{s}} = {call}.map(drop);")),
+        }
         let got = store.subscribe(thread, after).await.map(Streamed);
-        let Some(Streamed(events)) = answered(recorder, SURVIVES, got, &Ok(()))? else { return Ok(()) };
+        let Some(Streamed(events)) = answered(recorder, clause, got, &lost)? else { return Ok(()) };
         let told = backlog(events, expected.len(), SURVIVES, recorder).await?;
         for (expected, told) in expected.iter_mut().zip(&told) {
             forget_size(held, expected, told);

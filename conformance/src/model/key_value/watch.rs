@@ -9,6 +9,7 @@ use crate::model::compare::{Checked, answered, holds, wrong};
 use crate::model::recorder::{Recorder, bytes, id, json_text, quoted};
 use crate::model::shared::{Streamed, backlog};
 
+const OPERATION: &str = "key_value.watch";
 const LATEST: &str = "KV-040";
 
 impl KeyValue {
@@ -20,7 +21,9 @@ impl KeyValue {
     ) -> Checked {
         let held = self.bucket(bucket);
         let after = held.revision(key, after);
-        let expected = check_list("key_value.watch", prefix, None).map_err(Into::into);
+        let checked = check_list(OPERATION, prefix, None);
+        let expected = checked.and_then(|()| after.check_resume(OPERATION, "after", held.last()));
+        let expected = expected.map_err(Into::into);
         let changes = held.changes_after(after, prefix);
         let call = |recorder: &Recorder| {
             let after = revision(recorder, bucket, after);
@@ -47,13 +50,12 @@ impl KeyValue {
 impl Bucket {
     /// Returns the keys with the prefix whose last change is after a revision, in the order of their changes.
     fn changes_after(&self, after: Revision, prefix: &str) -> Vec<Key> {
-        // The change number of the revision, if it was assigned; future revisions come after all changes.
+        // The change number of the revision, if it was assigned.
         let given = self.given.iter().rev().find(|(revision, _)| *revision <= after);
-        let ahead = after > self.last();
         let place = given.map_or(0, |(_, place)| *place);
         let there = self.keys.iter().map(|(key, record)| (record.place, key));
         let gone = self.gone.iter().map(|(key, gone)| (gone.place, key));
-        let wanted = |(at, key): &(u64, &Key)| !ahead && *at > place && key.as_str().starts_with(prefix);
+        let wanted = |(at, key): &(u64, &Key)| *at > place && key.as_str().starts_with(prefix);
         let mut changes: Vec<(u64, &Key)> = there.chain(gone).filter(wanted).collect();
         changes.sort_unstable();
         changes.into_iter().map(|(_, key)| key.clone()).collect()

@@ -103,7 +103,10 @@ impl Tasks {
         }
         // If fewer tasks were returned, fewer were compared.
         expected.extend(
-            tasks.iter().skip(got.len()).map(|new| new.clone().into_task(TaskPosition(0), <_>::default())),
+            tasks
+                .iter()
+                .skip(got.len())
+                .map(|new| new.clone().into_task(TaskPosition::new(0), <_>::default())),
         );
         let joined = expected.clone();
         let assertion = || format!("has({}.unwrap(), {});", recorder.answer(), json_text(&expected));
@@ -148,7 +151,7 @@ impl Tasks {
         recorder: &mut Recorder,
     ) -> Checked {
         let tasks = self.boards.get(board).map(|held| held.tasks.as_slice()).unwrap_or_default();
-        let place = |index: usize| tasks.get(index).map_or(TaskPosition(u64::MAX), |task| task.position);
+        let place = |index: usize| tasks.get(index).map_or(TaskPosition::new(u64::MAX), |task| task.position);
         let request = PageRequest::first(limit).with_after(after.map(place));
         let clause = if after.is_some() { "TASK-014" } else { "TASK-013" };
         recorder.call(clause, |_| {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
-use larder_kernel::{ChatMessage, HistoryProvider, Replacement, Seq, StoredMessage, Thread};
+use larder_kernel::{ChatMessage, ErrorKind, HistoryProvider, Replacement, Seq, StoredMessage, Thread};
 
 use super::support::{
-    Stores, all, append, at_once, counts, either, messages, numbered, reads_empty, run, say, seqs, texts,
-    thread,
+    Stores, all, append, at_once, counts, either, last, messages, numbered, reads_empty, run, say, seqs,
+    texts, thread,
 };
 use crate::case::{CaseResult, implemented};
 use crate::context::Context;
@@ -207,12 +207,18 @@ pub(super) async fn a_tail_of_0_is_empty_and_a_long_one_is_complete(context: Con
 pub(super) async fn a_page_contains_only_greater_numbers(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, stored) = with_holes(&stores).await?;
+    let last = last(&*stores.b, &thread).await?;
     let ends = [Seq::MIN, Seq::new(i64::MIN + 1), Seq::new(i64::MAX - 1), Seq::MAX];
     for after in (-5..=20).map(Seq::new).chain(ends) {
         for limit in [1, 4, 100] {
             let expected: Vec<_> =
                 stored.iter().filter(|stored| stored.seq > after).take(limit).cloned().collect();
-            let page = stores.b.page_after(&thread, after, limit).await?;
+            let page = stores.b.page_after(&thread, after, limit).await;
+            if after > last && after != Seq::MAX {
+                expect::error(&format!("a page after {after}"), page, ErrorKind::Conflict)?;
+                continue;
+            }
+            let page = page?;
             expect::equal(&format!("{limit} messages after {after}"), &page, &expected)?;
         }
     }

@@ -247,7 +247,7 @@ fn pages() -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (what, most, count) in limits() {
         for status in TaskStatus::ALL.iter().copied().map(Some).chain([None]) {
-            for after in [None, Some(TaskPosition(0))] {
+            for after in [None, Some(TaskPosition::new(0))] {
                 for is_there in [true, false] {
                     let board = move || if is_there { kept() } else { fresh() };
                     let what = format!("in {status:?} after {after:?} board exists: {is_there}, {what}");

@@ -187,7 +187,7 @@ pub(super) async fn paging_returns_each_task_once(context: Context) -> CaseResul
         let nothing = b.list_tasks(&board, &query, PageRequest::first(0)).await?;
         expect::that(nothing.items.is_empty(), "nothing for a limit of 0", &nothing.items)?;
     }
-    let past_the_end = PageRequest::after(TaskPosition(u64::MAX), 10);
+    let past_the_end = PageRequest::after(TaskPosition::new(u64::MAX), 10);
     let page = b.list_tasks(&board, &TaskQuery::default(), past_the_end).await?;
     expect::equal("what follows the last position", &(page.items, page.next), &(Vec::new(), None))
 }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::types::{Entity, UpsertReport};
 use crate::check::size;
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::Revision;
 use crate::metadata::Metadata;
+use crate::position::Revision;
 use crate::storage::options::{OptionSet, RequestOption};
 
 pub(super) const OPERATION: &str = "graph.write_entities";

@@ -4,9 +4,9 @@ use super::filter::MessageFilter;
 use super::types::{AppendOptions, Replacement, Ttl};
 use crate::check;
 use crate::error::{Error, Result};
-use crate::id::Seq;
 use crate::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, PAGE_ITEMS_MAX};
 use crate::message::ChatMessage;
+use crate::position::Seq;
 
 fn check_messages(operation: &'static str, messages: &[ChatMessage]) -> Result<()> {
     check::at_most(operation, "messages", messages.len(), BATCH_MESSAGES_MAX)?;
@@ -45,6 +45,45 @@ pub fn check_replace(replacement: &Replacement) -> Result<()> {
         ));
     }
     check_messages(OPERATION, &replacement.messages)
+}
+
+/// Checks the position after which a read or a subscription continues in a thread whose last position is
+/// `last`.
+///
+/// # Errors
+/// `Conflict` naming `after` if the position is of another generation or beyond the last one.
+pub fn check_after(operation: &'static str, after: Seq, last: Seq) -> Result<()> {
+    if after.is_end() { Ok(()) } else { after.check_resume(operation, "after", last) }
+}
+
+/// Checks the position before which a read continues backwards. A position without a generation is a bound
+/// and fits every thread.
+///
+/// # Errors
+/// `Conflict` naming `before` if the position is of another generation or beyond the last one.
+pub fn check_before(operation: &'static str, before: Option<Seq>, last: Seq) -> Result<()> {
+    let named = before.filter(|before| before.generation().is_some());
+    named.map_or(Ok(()), |before| before.check_resume(operation, "before", last))
+}
+
+/// Checks the position up to which a fork copies. A position without a generation is a bound and fits every
+/// thread.
+///
+/// # Errors
+/// `Conflict` naming `up_to` if the position is of another generation or beyond the last one.
+pub fn check_fork(up_to: Option<Seq>, last: Seq) -> Result<()> {
+    let named = up_to.filter(|up_to| up_to.generation().is_some());
+    named.map_or(Ok(()), |up_to| up_to.check_resume("history.fork", "up_to", last))
+}
+
+/// Checks the generations of the positions of a replacement.
+///
+/// # Errors
+/// `Conflict` naming `up_to` or `seen`.
+pub fn check_replace_at(up_to: Seq, seen: Seq, last: Seq) -> Result<()> {
+    const OPERATION: &str = "history.replace";
+    up_to.check_generation(OPERATION, "up_to", last)?;
+    seen.check_generation(OPERATION, "seen", last)
 }
 
 /// Checks the limit of a read of messages.

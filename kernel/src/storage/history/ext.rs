@@ -2,9 +2,10 @@
 
 use super::{AppendOptions, HistoryProvider, StoredMessage};
 use crate::error::Result;
-use crate::id::{Seq, Thread};
+use crate::id::Thread;
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::message::ChatMessage;
+use crate::position::Seq;
 
 /// Convenience methods of every [`HistoryProvider`]. Backends do not override them.
 pub trait HistoryProviderExt: HistoryProvider {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{IdempotencyKey, RunId, Seq, Thread};
+use crate::id::{IdempotencyKey, RunId, Thread};
 use crate::message::ChatMessage;
+use crate::position::{Generation, Seq};
 use crate::storage::options::{OptionSet, RequestOption};
 
 /// A message and its `Seq` in the thread. Cloning shares the message.
@@ -25,6 +26,13 @@ impl StoredMessage {
     #[must_use]
     pub fn new(seq: Seq, message: impl Into<Arc<ChatMessage>>) -> Self {
         Self { seq, message: message.into() }
+    }
+
+    /// Sets the generation of the thread, which the `Seq` names.
+    #[must_use]
+    pub fn in_generation(mut self, generation: impl Into<Option<Generation>>) -> Self {
+        self.seq = self.seq.in_generation(generation);
+        self
     }
 
     /// Returns the message's text; see [`ChatMessage::text`].
@@ -124,6 +132,13 @@ impl Appended {
     #[must_use]
     pub fn new(first: Seq, last: Seq) -> Self {
         Self { first, last }
+    }
+
+    /// Sets the generation of the thread, which both numbers name.
+    #[must_use]
+    pub fn in_generation(self, generation: impl Into<Option<Generation>>) -> Self {
+        let generation = generation.into();
+        Self { first: self.first.in_generation(generation), last: self.last.in_generation(generation) }
     }
 }
 
@@ -228,6 +243,20 @@ impl HistoryEvent {
     #[must_use]
     pub fn new(seq: Seq, kind: HistoryEventKind) -> Self {
         Self { seq, kind }
+    }
+
+    /// Sets the generation of the thread, which all numbers of the event name.
+    #[must_use]
+    pub fn in_generation(mut self, generation: impl Into<Option<Generation>>) -> Self {
+        let generation = generation.into();
+        self.seq = self.seq.in_generation(generation);
+        if let HistoryEventKind::Replaced { up_to, messages, .. } = &mut self.kind {
+            *up_to = up_to.in_generation(generation);
+            for message in messages {
+                message.seq = message.seq.in_generation(generation);
+            }
+        }
+        self
     }
 }
 

@@ -5,7 +5,8 @@ use bytes::Bytes;
 
 use super::{KeyValueCondition, KeyValuePutOptions, KeyValueStore};
 use crate::error::Result;
-use crate::id::{BucketName, Key, Revision};
+use crate::id::{BucketName, Key};
+use crate::position::Revision;
 
 /// Convenience methods of every [`KeyValueStore`]. Backends do not override them.
 #[async_trait]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{BucketName, Key, Revision};
+use crate::id::{BucketName, Key};
+use crate::position::Revision;
 use crate::storage::options::{OptionSet, RequestOption};
 use crate::timestamp::Timestamp;
 

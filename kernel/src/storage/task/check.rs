@@ -6,8 +6,8 @@ use super::board::NewBoard;
 use super::types::{NewTask, Task, Transition};
 use crate::check;
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::FencingToken;
 use crate::limits::{BATCH_TASKS_MAX, TASK_RETRIES_MAX, TASK_TEXT_BYTES_MAX, TASK_TITLE_BYTES_MAX};
+use crate::position::FencingToken;
 
 /// Checks the arguments of [`add_tasks`](super::TaskStore::add_tasks).
 ///
@@ -74,7 +74,11 @@ pub fn check_claim(operation: &'static str, lease: Duration) -> Result<()> {
 /// # Errors
 /// `Conflict`.
 pub fn check_lease(operation: &'static str, task: &Task, token: Option<FencingToken>) -> Result<()> {
-    if task.lease.as_ref().map(|lease| lease.token) == token {
+    let fits = match (&task.lease, token) {
+        (Some(lease), Some(token)) => token.names(lease.token),
+        (lease, token) => lease.is_none() && token.is_none(),
+    };
+    if fits {
         Ok(())
     } else {
         Err(Error::new(
@@ -92,7 +96,7 @@ pub fn check_lease(operation: &'static str, task: &Task, token: Option<FencingTo
 /// `Conflict`, with a message that names the failed check.
 pub fn check_transition(task: &Task, step: &Transition) -> Result<()> {
     const OPERATION: &str = "tasks.update_status";
-    if step.expected.is_some_and(|expected| expected != task.revision) {
+    if step.expected.is_some_and(|expected| !expected.names(task.revision)) {
         return Err(Error::new(
             ErrorKind::Conflict,
             OPERATION,

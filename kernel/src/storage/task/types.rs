@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{FencingToken, Revision, TaskId, WorkerId};
+use crate::id::{TaskId, WorkerId};
 use crate::limits::TASK_RETRIES_DEFAULT;
 use crate::metadata::Metadata;
+use crate::position::{FencingToken, Generation, Revision, TaskPosition};
 use crate::storage::options::{OptionSet, RequestOption};
 use crate::timestamp::Timestamp;
 
@@ -91,11 +92,6 @@ impl Lease {
         Self { worker, token, expires_at }
     }
 }
-
-/// The position of a task on its board. Tasks added later have a greater position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct TaskPosition(pub u64);
 
 /// A task on a board.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -194,6 +190,18 @@ impl Task {
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
+        self
+    }
+
+    /// Sets the generation of the board, which the position, the revision and the token name.
+    #[must_use]
+    pub fn in_generation(mut self, generation: impl Into<Option<Generation>>) -> Self {
+        let generation = generation.into();
+        self.position = self.position.in_generation(generation);
+        self.revision = self.revision.in_generation(generation);
+        if let Some(lease) = &mut self.lease {
+            lease.token = lease.token.in_generation(generation);
+        }
         self
     }
 }

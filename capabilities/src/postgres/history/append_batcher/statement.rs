@@ -7,6 +7,7 @@ use larder_kernel::{Appended, Seq};
 use sqlx::{PgConnection, Row};
 
 use super::{APPEND, Address, Queued};
+use crate::postgres::decode::generation;
 use crate::postgres::encode::length;
 use crate::postgres::engine::{Write, begin_write};
 use crate::postgres::failure::{Fallible, corrupt};
@@ -94,7 +95,7 @@ pub(super) fn append<'c>(
     Box::pin(async move {
         let (threads, messages, parts) = columns(batch);
         let rows = sqlx::query(concat!(
-            "SELECT place, before
+            "SELECT place, before, generation
              FROM larder.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
              WHERE ",
             begin_write!("14", "15")
@@ -120,11 +121,14 @@ pub(super) fn append<'c>(
         for row in rows {
             let thread = usize::try_from(row.try_get::<i64, _>(0)?).map_err(|_| corrupt(APPEND))?;
             let slot = thread.checked_sub(1).and_then(|thread| before.get_mut(thread));
-            *slot.ok_or_else(|| corrupt(APPEND))? = Some(row.try_get::<i64, _>(1)?);
+            *slot.ok_or_else(|| corrupt(APPEND))? =
+                Some((row.try_get::<i64, _>(1)?, generation(row.try_get(2)?)));
         }
         let appended = |part: &Part| {
-            let before = before[part.thread]? + part.before;
-            Some(Appended::new(Seq::new(before + 1), Seq::new(before + part.count)))
+            let (before, generation) = before[part.thread]?;
+            let before = before + part.before;
+            let appended = Appended::new(Seq::new(before + 1), Seq::new(before + part.count));
+            Some(appended.in_generation(generation))
         };
         Ok(parts.iter().map(appended).collect())
     })

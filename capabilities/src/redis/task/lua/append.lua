@@ -8,7 +8,7 @@ local function room_for(k, numbers, first)
   return nil
 end
 
--- Writes the tasks. Returns the position before them and their revision.
+-- Writes the tasks. Returns the position before them, their revision and the generation.
 local function append(k, numbers, first)
   local before = numbers.position
   numbers.revision = numbers.revision + 1
@@ -24,5 +24,7 @@ local function append(k, numbers, first)
   end
   redis.call('HSET', k.board, 'position', int(numbers.position), 'revision', revision,
     'token', int(numbers.token), 'format', FORMAT)
-  return { 'added', int(before), revision }
+  if numbers.generation then redis.call('HSET', k.board, 'generation', numbers.generation) end
+  draw_missing(k, numbers)
+  return { 'added', int(before), revision, numbers.generation }
 end

@@ -1,7 +1,8 @@
 -- Functions shared by the scripts of a board. All its keys are in the slot of its conversation:
---   meta      hash, agent -> the last "position revision token" of its deleted board; the empty agent -> the format
+--   meta      hash, agent -> the last "position revision token" of its deleted board; agent NUL -> its generation; the empty
+--             agent -> the format
 --   boards    sorted set, agents that have a board, in byte order
---   board     hash: position, revision, token (the last assigned), format, label, parent
+--   board     hash: position, revision, token (the last assigned), format, generation, label, parent
 --   tasks     hash, id -> the initial fields of a task
 --   state     hash, id -> "status position revision retries retries_max", and with a lease " token ends_ms worker"
 --   results   hash, id -> result
@@ -33,10 +34,11 @@ end
 
 -- Returns the board's last numbers, or nil and the reply with the reason.
 local function board_numbers(k)
-  local found = redis.call('HMGET', k.board, 'position', 'revision', 'token', 'format')
+  local found = redis.call('HMGET', k.board, 'position', 'revision', 'token', 'format', 'generation')
   if not (found[1] and found[2] and found[3]) then return nil, { 'no_board' } end
   if found[4] ~= FORMAT then return nil, wrong_format(found[4]) end
-  return { position = tonumber(found[1]), revision = tonumber(found[2]), token = tonumber(found[3]) }
+  return { position = tonumber(found[1]), revision = tonumber(found[2]), token = tonumber(found[3]),
+    generation = found[5] }
 end
 
 local function unpack_state(text)
@@ -67,6 +69,19 @@ local function find(k, id)
   return task, nil, numbers
 end
 
+-- Returns whether a generation that the caller names, or nothing, is the board's.
+local function is_of(wanted, numbers)
+  return wanted == '' or wanted == numbers.generation
+end
+
+-- Draws the generation of a board that has none.
+local function draw_missing(k, numbers)
+  if not numbers.generation then
+    numbers.generation = draw(k.board)
+    redis.call('HSET', k.board, 'generation', numbers.generation)
+  end
+end
+
 local function score(status, position)
   return int(status * SPAN + position)
 end
@@ -75,6 +90,7 @@ end
 local function put(k, id, task, numbers)
   numbers.revision = numbers.revision + 1
   task.revision = int(numbers.revision)
+  draw_missing(k, numbers)
   redis.call('HSET', k.board, 'revision', task.revision, 'token', int(numbers.token))
   redis.call('HSET', k.state, id, pack_state(task))
   redis.call('ZADD', k.order, score(task.status, task.position), id)
@@ -89,5 +105,5 @@ end
 -- Returns the reply with a task.
 local function shown(k, id, word)
   return { word, id, redis.call('HGET', k.tasks, id), redis.call('HGET', k.state, id),
-    redis.call('HGET', k.results, id) }
+    redis.call('HGET', k.results, id), redis.call('HGET', k.board, 'generation') }
 end

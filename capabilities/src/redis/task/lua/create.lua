@@ -13,7 +13,8 @@ local numbers = { position = 0, revision = 0, token = 0 }
 if old and old ~= '' then
   local position, revision, token = string.match(old, '^(%d+) (%d+) (%d+)$')
   if not position then return { 'corrupt' } end
-  numbers = { position = tonumber(position), revision = tonumber(revision), token = tonumber(token) }
+  numbers = { position = tonumber(position), revision = tonumber(revision), token = tonumber(token),
+    generation = redis.call('HGET', meta, agent .. '\0') }
 end
 local refused = room_for(k, numbers, TASKS)
 if refused then return refused end

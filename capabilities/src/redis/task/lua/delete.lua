@@ -9,5 +9,6 @@ if not numbers then return absent end
 redis.call('ZREM', boards, ARGV[1])
 redis.call('HSET', meta, ARGV[1],
   table.concat({ int(numbers.position), int(numbers.revision), int(numbers.token) }, ' '))
+if numbers.generation then redis.call('HSET', meta, ARGV[1] .. '\0', numbers.generation) end
 redis.call('UNLINK', k.board, k.tasks, k.state, k.results, k.order, k.leases, k.lapsed)
 return { 'deleted' }

@@ -36,7 +36,7 @@ async fn costs() -> Costs {
         let window = |range| {
             counting.of(|sql| read::messages(sql, &address, range, WINDOW, &mut ReadBudget::unlimited()))
         };
-        costs.tail.push(window(Range::Before(Seq::MAX)));
+        costs.tail.push(window(Range::Before(None)));
         costs.page.push(window(Range::After(Seq::new(i64::from(length / 2)))));
         costs.passing_by.push(window(Range::Offset(u64::from(length) - 50)));
         costs.info.push(counting.of(|sql| ThreadRow::find(sql, &address)));

@@ -11,7 +11,7 @@ use larder_kernel::{
 use super::*;
 
 /// The schema of the next release: one migration more.
-const NEXT: Schema = Schema { migrations: &["CREATE TABLE later (n INTEGER)"] };
+const NEXT: Schema = Schema { migrations: &[GENERATIONS, "CREATE TABLE later (n INTEGER)"] };
 
 async fn open_next(path: &Path) -> Sqlite {
     Sqlite::open_at(SqliteConfig::new(path), NEXT).await.unwrap()
