@@ -13,7 +13,7 @@ use larder::layers::{
     BlobCacheLayer, ConcurrencyLimitLayer, EncryptionKey, EncryptionLayer, KeyRing, Layer, Layers,
     MetricsLayer, RetryLayer, Tenant, TimeoutLayer, TraceLayer,
 };
-use larder_kernel::{Namespace, Result};
+use larder_kernel::{Contract, Namespace, Result};
 
 use larder_conformance::harness::{Harness, OpenOptions, Relayed, StoreSet};
 
@@ -182,6 +182,10 @@ impl Harness for Layered {
         let (layers, behind, options) = self.around.layers(namespace, options)?;
         let stores = self.inner.open(&behind, &options).await?;
         Ok(layers.over(stores))
+    }
+
+    fn many_items(&self, contract: Contract) -> usize {
+        self.inner.many_items(contract)
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder::driver::{Driver, Sharing, StoresRequest};
 use larder::{Backend, Registry, Stores, redact_url};
-use larder_kernel::{Error, ErrorKind, Namespace, Result};
+use larder_kernel::{Contract, Error, ErrorKind, Namespace, Result};
 
 use crate::layered::{Around, Layered};
 use crate::relayed;
@@ -190,6 +190,17 @@ impl Harness for UrlHarness {
         let harness = named(&self.registry, &self.name, &times.url, &self.scratch).await?;
         let (answer_time_max, call_time_max) = (times.answer_time_max, times.call_time_max);
         Ok(Some(Relayed::new(harness, answer_time_max, call_time_max)))
+    }
+
+    /// A blob in S3 or a folder costs a request or a file, and so does an entity in AGE.
+    fn many_items(&self, contract: Contract) -> usize {
+        let scheme = self.url.split(':').next().unwrap_or_default();
+        let slow = match contract {
+            Contract::Blobs => ["s3", "file", "sqlite"].contains(&scheme),
+            Contract::Graph => scheme == "age",
+            _ => false,
+        };
+        if slow { 2_500 } else { 12_000 }
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {

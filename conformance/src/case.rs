@@ -68,6 +68,8 @@ pub struct Case {
     pub needs: Vec<Capability>,
     /// True if the case needs data to outlive its handles.
     pub needs_durability: bool,
+    /// The factor by which the time limit of the case exceeds that of a run: a slow server writes many items.
+    pub(crate) time_factor: u32,
     run: Run,
 }
 
@@ -85,6 +87,7 @@ impl Case {
             level: Level::Contract,
             needs: Vec::new(),
             needs_durability: false,
+            time_factor: 1,
             run: Arc::new(move |context| run(context).boxed()),
         }
     }
@@ -107,6 +110,13 @@ impl Case {
     #[must_use]
     pub fn needing_durability(mut self) -> Self {
         self.needs_durability = true;
+        self
+    }
+
+    /// Sets the factor by which the time limit of the case exceeds that of a run.
+    #[must_use]
+    pub(crate) fn with_time_factor(mut self, factor: u32) -> Self {
+        self.time_factor = factor;
         self
     }
 

@@ -11,6 +11,7 @@ use larder_kernel::{
 
 use crate::failure::{CaseResult, Failure};
 use crate::harness::{Harness, OpenOptions, StoreSet};
+use crate::large::{ITEMS_MIN, LargeNamespaces};
 use crate::retry_open::retry_open;
 
 /// Two handles on one namespace of one database. Cases write through one handle and read through the other.
@@ -32,6 +33,7 @@ pub struct Context {
     /// The random seed of the case, derived from the run's seed and the case's name.
     pub seed: u64,
     siblings: Arc<Mutex<Vec<Namespace>>>,
+    large: LargeNamespaces,
 }
 
 macro_rules! handles {
@@ -52,7 +54,39 @@ impl Context {
     /// Creates the context of a case in `namespace`.
     #[must_use]
     pub fn new(harness: Arc<dyn Harness>, namespace: Namespace, seed: u64) -> Self {
-        Self { harness, namespace, seed, siblings: Arc::default() }
+        Self { harness, namespace, seed, siblings: Arc::default(), large: LargeNamespaces::default() }
+    }
+
+    /// Shares the large namespaces of a run.
+    pub(crate) fn with_large(mut self, large: &LargeNamespaces) -> Self {
+        self.large = large.clone();
+        self
+    }
+
+    /// Returns the number of items that counts as many for the backend.
+    pub(crate) fn many(&self, contract: Contract) -> usize {
+        self.harness.many_items(contract).max(ITEMS_MIN)
+    }
+
+    /// Returns a context of a large namespace of the contract. The first case that needs it loads it. Cases
+    /// only read what it loaded.
+    ///
+    /// # Errors
+    /// Errors of the loading.
+    pub(crate) async fn large<R>(
+        &self,
+        contract: Contract,
+        name: &'static str,
+        load: impl FnOnce(Self) -> R,
+    ) -> CaseResult<Self>
+    where
+        R: Future<Output = CaseResult>,
+    {
+        let of = |namespace| Self::new(Arc::clone(&self.harness), namespace, self.seed);
+        // Short, because stores without long keys keep no longer namespaces.
+        let own = Namespace::new(format!("{}-l", self.namespace))?;
+        let namespace = self.large.get(contract, name, own, |namespace| load(of(namespace))).await?;
+        Ok(of(namespace))
     }
 
     /// Returns the further namespaces that the case has taken.
@@ -74,7 +108,7 @@ impl Context {
     /// Errors of the backend.
     pub async fn open_with(&self, namespace: &Namespace, options: &OpenOptions) -> CaseResult<StoreSet> {
         let opened = retry_open(|| self.harness.open(namespace, options)).await;
-        opened.map_err(|error| Failure::Engine(format!("cannot open the backend: {error:?}")))
+        Ok(opened?)
     }
 
     /// Returns another namespace whose name begins with the name of the case's namespace. The runner erases

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 pub use larder_kernel::StoreSet;
-use larder_kernel::{Embedder, Namespace, Result};
+use larder_kernel::{Contract, Embedder, Namespace, Result};
 
 /// The options of an opening, apart from the namespace.
 #[derive(Debug, Clone, Default)]
@@ -103,6 +103,12 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
     /// Errors of the backend.
     async fn relayed(&self, _relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         Ok(None)
+    }
+
+    /// Returns the number of items with which the suite tests methods that read or change many. A backend
+    /// that needs a request for each item can return less; the suite uses at least 2,500.
+    fn many_items(&self, _contract: Contract) -> usize {
+        12_000
     }
 
     /// Removes the data that the suite left outside the namespaces. The runner has erased the namespaces.

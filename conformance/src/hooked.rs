@@ -142,6 +142,10 @@ impl<H: Hook> Harness for HookedHarness<H> {
         Ok(hooked)
     }
 
+    fn many_items(&self, contract: Contract) -> usize {
+        self.inner.many_items(contract)
+    }
+
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
         let isolated = self.inner.isolated().await?;
         Ok(isolated.map(|inner| Arc::new(Self::new(inner, self.hook.clone())) as _))

@@ -51,6 +51,7 @@ pub mod faults;
 #[doc(hidden)]
 pub mod harness;
 mod hooked;
+mod large;
 #[doc(hidden)]
 pub mod latency;
 #[doc(hidden)]

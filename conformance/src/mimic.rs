@@ -49,15 +49,19 @@ impl Suite {
         };
         let suite = Arc::new(self);
         let ended = Arc::new(Mutex::new(Report::new(suite.parts().1.seed)));
-        let tests = match of_suite(&runtime, &suite, &ended) {
+        let (tests, probed) = match of_suite(&runtime, &suite, &ended) {
             Ok(tests) => tests,
             Err(error) => return told(&format!("cannot open: {error:?}")),
         };
         let ran = libtest_mimic::run(&arguments, tests);
         let (harness, options) = suite.parts();
+        let remaining = runtime.block_on(runner::erase_large(harness, &probed, options));
         let destroyed = runner::within(options.timeout, "suite.destroy", harness.destroy());
         let code = match runtime.block_on(destroyed) {
-            Ok(()) => concluded(&ran, &ended),
+            Ok(()) => match remaining.first() {
+                Some((_, reason)) => told(&format!("cannot clean up: {reason}")),
+                None => concluded(&ran, &ended),
+            },
             Err(error) => told(&format!("cannot clean up: {error:?}")),
         };
         // A backend call that never returns must not block the result.
@@ -92,18 +96,22 @@ pub fn trials(
     options: &RunOptions,
 ) -> Result<Vec<Trial>> {
     let suite = Arc::new(Suite::shared(Arc::clone(harness)).with_options(options.clone()));
-    of_suite(runtime, &suite, &Arc::new(Mutex::new(Report::new(options.seed))))
+    of_suite(runtime, &suite, &Arc::new(Mutex::new(Report::new(options.seed)))).map(|(trials, _)| trials)
 }
 
 /// Returns one trial for each case and each level of the suite. Cases that need an undeclared capability are
 /// shown as ignored, even if they find that out only while they run.
-fn of_suite(runtime: &Arc<Runtime>, suite: &Arc<Suite>, ended: &Arc<Mutex<Report>>) -> Result<Vec<Trial>> {
+fn of_suite(
+    runtime: &Arc<Runtime>,
+    suite: &Arc<Suite>,
+    ended: &Arc<Mutex<Report>>,
+) -> Result<(Vec<Trial>, Arc<Probed>)> {
     let (harness, options) = suite.parts();
     let probed = Arc::new(runtime.block_on(runner::probe(&**harness, options.timeout))?);
     let cases = suite.cases().into_iter().filter(|case| probed.serves(case));
     let cases = cases.map(|case| trial(runtime, (harness, options), &probed, ended, case));
     let levels = suite.beyond().map(|level| level_trial(runtime, suite, &probed, level));
-    Ok(cases.chain(levels).collect())
+    Ok((cases.chain(levels).collect(), Arc::clone(&probed)))
 }
 
 fn level_trial(runtime: &Arc<Runtime>, suite: &Arc<Suite>, probed: &Arc<Probed>, level: Level) -> Trial {

@@ -69,6 +69,7 @@ mod filters;
 mod graph;
 mod history;
 mod key_value;
+mod many;
 mod serve;
 mod tasks;
 mod vectors;
@@ -134,7 +135,8 @@ impl fmt::Debug for Mutant {
     }
 }
 
-/// Returns every mutant in the order of the contracts, the control of each first.
+/// Returns every mutant in the order of the contracts, the control of each first, and then the mutants
+/// that are wrong for many items only.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let all = [
@@ -144,6 +146,7 @@ pub fn all() -> Vec<Mutant> {
         blobs::mutants(),
         tasks::mutants(),
         key_value::mutants(),
+        many::mutants(),
     ];
     all.into_iter().flatten().collect()
 }

@@ -12,7 +12,11 @@ use larder_kernel::{Contract, Durability, Error, ErrorKind, Namespace, Result};
 use crate::case::{Case, CaseResult, Failure};
 use crate::context::Context;
 use crate::harness::{Harness, OpenOptions, StoreSet};
+use crate::large::LargeNamespaces;
 use crate::report::{BackendReport, CaseOutcome, CaseReport};
+
+/// The number of a case's namespaces that are erased concurrently.
+const ERASURES_AT_ONCE: usize = 8;
 
 /// The options of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,7 @@ impl Default for RunOptions {
 pub struct Probed {
     /// The backend.
     pub backend: BackendReport,
+    large: LargeNamespaces,
 }
 
 impl Probed {
@@ -73,6 +78,7 @@ pub async fn probe(harness: &dyn Harness, timeout: Duration) -> Result<Probed> {
     let capabilities: BTreeMap<_, _> = Contract::ALL.iter().copied().filter_map(declared).collect();
     Ok(Probed {
         backend: BackendReport { name: harness.name().to_owned(), url: harness.url(), capabilities },
+        large: LargeNamespaces::default(),
     })
 }
 
@@ -112,7 +118,33 @@ pub async fn run(
         .collect()
         .await;
     reports.sort_unstable_by_key(|(index, _)| *index);
-    reports.into_iter().map(|(_, report)| report).collect()
+    let mut reports: Vec<_> = reports.into_iter().map(|(_, report)| report).collect();
+    for (contract, reason) in erase_large(harness, probed, options).await {
+        let of_contract = |report: &&mut CaseReport| report.contract == contract;
+        if let Some(last) = reports.iter_mut().rev().find(of_contract) {
+            (last.outcome, last.reason, last.got) = (CaseOutcome::Error, reason.clone(), reason);
+        }
+    }
+    reports
+}
+
+/// Erases the large namespaces that the cases shared. Returns the contracts whose namespaces remain, with the
+/// reasons.
+pub(crate) async fn erase_large(
+    harness: &Arc<dyn Harness>,
+    probed: &Probed,
+    options: &RunOptions,
+) -> Vec<(Contract, String)> {
+    let mut remaining = Vec::new();
+    for (contract, namespace) in probed.large.take() {
+        let erased = tokio::time::timeout(options.timeout, erase(harness, contract, &namespace)).await;
+        match erased {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => remaining.push((contract, format!("{failure:?}"))),
+            Err(_) => remaining.push((contract, "erasing the large namespace did not end".to_owned())),
+        }
+    }
+    remaining
 }
 
 /// Runs one case in a fresh namespace. Afterwards it erases this namespace and all others that the case took.
@@ -125,7 +157,7 @@ pub async fn run_case(
     let begun = Instant::now();
     let result = match probed.lacks(case) {
         Some(reason) => Err(reason),
-        None => execute(harness, case, options).await,
+        None => execute(harness, probed, case, options).await,
     };
     let elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
     let missing = match &result {
@@ -169,12 +201,18 @@ pub async fn run_case(
     }
 }
 
-async fn execute(harness: &Arc<dyn Harness>, case: &Case, options: &RunOptions) -> CaseResult {
+async fn execute(
+    harness: &Arc<dyn Harness>,
+    probed: &Probed,
+    case: &Case,
+    options: &RunOptions,
+) -> CaseResult {
     let namespace = fresh_namespace().map_err(|error| Failure::Engine(error.to_string()))?;
     let seed = case_seed(options.seed, &case.name);
-    let context = Context::new(Arc::clone(harness), namespace, seed);
+    let context = Context::new(Arc::clone(harness), namespace, seed).with_large(&probed.large);
+    let limit = options.timeout * case.time_factor;
     let mut task = tokio::spawn(case.run(context.clone()));
-    let result = match tokio::time::timeout(options.timeout, &mut task).await {
+    let result = match tokio::time::timeout(limit, &mut task).await {
         Ok(Ok(result)) => result,
         Ok(Err(join)) => Err(Failure::Broken {
             expected: "an answer or a typed error".to_owned(),
@@ -186,28 +224,27 @@ async fn execute(harness: &Arc<dyn Harness>, case: &Case, options: &RunOptions) 
             // behind.
             let _ = tokio::time::timeout(options.timeout, task).await;
             Err(Failure::Broken {
-                expected: format!("an answer within {} s", options.timeout.as_secs_f64()),
+                expected: format!("an answer within {} s", limit.as_secs_f64()),
                 got: "none".to_owned(),
             })
         }
     };
-    let mut cleaned = Ok(());
-    for namespace in std::iter::once(context.namespace.clone()).chain(context.siblings()) {
+    let own = std::iter::once(context.namespace.clone()).chain(context.siblings());
+    let erased = futures_util::stream::iter(own).map(|namespace| async move {
         let erased = erase(harness, case.contract, &namespace);
-        let erased = tokio::time::timeout(options.timeout, erased).await;
-        cleaned =
-            cleaned.and(erased.unwrap_or_else(|_| {
-                Err(Failure::Engine("erasing the case's namespace did not end".to_owned()))
-            }));
-    }
+        tokio::time::timeout(options.timeout, erased)
+            .await
+            .unwrap_or_else(|_| Err(Failure::Engine("erasing the case's namespace did not end".to_owned())))
+    });
+    let cleaned: Vec<CaseResult> = erased.buffer_unordered(ERASURES_AT_ONCE).collect().await;
+    let cleaned = cleaned.into_iter().collect::<CaseResult>();
     result.and(cleaned)
 }
 
 async fn erase(harness: &Arc<dyn Harness>, contract: Contract, namespace: &Namespace) -> CaseResult {
-    let failed = |error| Failure::Engine(format!("cannot erase the case's namespace: {error:?}"));
-    let stores: StoreSet = harness.open(namespace, &OpenOptions::default()).await.map_err(failed)?;
+    let stores: StoreSet = harness.open(namespace, &OpenOptions::default()).await?;
     match stores.store(contract) {
-        Some(store) => store.erase().await.map_err(failed),
+        Some(store) => Ok(store.erase().await?),
         None => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ pub mod history;
 pub(crate) mod ids;
 pub mod key_value;
 pub(crate) mod known;
+pub(crate) mod many;
 pub mod refusals;
 pub mod shared;
 pub mod tasks;

@@ -150,3 +150,56 @@ macro_rules! forward_store {
         }
     };
 }
+
+/// Declares stores of a contract that pass every call on, except for the calls that a defect concerns. `by`
+/// is a macro with a rule for each method that a defect concerns. The type has a method `erase_wrongly`.
+macro_rules! wrong_stores {
+    (
+        $contract:ident $trait:ident over $inner:ident with $with:ident, $by:ident;
+        $($name:ident: $defect:ident => [$($clause:literal),+]),+ $(,)?
+    ) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Defect {
+            $($defect),+
+        }
+
+        /// Returns the mutants of the contract.
+        pub(super) fn mutants() -> Vec<$crate::mutants::Mutant> {
+            use $crate::mutants::serve::{Opening, serve};
+            let make = |defect| {
+                serve(Opening::Right, move |shared, namespace, _| {
+                    let wrong = Wrong::new($inner::open(&shared.place, namespace), defect);
+                    $crate::harness::StoreSet::default().$with(::std::sync::Arc::new(wrong))
+                })
+            };
+            const DEFECTS: &[(&str, Defect, &[&str])] =
+                &[$((stringify!($name), Defect::$defect, &[$($clause),+])),+];
+            let contract = ::larder_kernel::Contract::$contract;
+            let wrong = DEFECTS.iter().map(|(name, defect, clauses)| {
+                $crate::mutants::Mutant::new(contract, name, clauses, move || make(*defect))
+            });
+            wrong.collect()
+        }
+
+        #[::async_trait::async_trait]
+        impl ::larder_kernel::Store for Wrong {
+            fn namespace(&self) -> &::larder_kernel::Namespace {
+                self.inner.namespace()
+            }
+
+            fn capabilities(&self) -> ::larder_kernel::Capabilities {
+                self.inner.capabilities()
+            }
+
+            fn options(&self) -> ::larder_kernel::OptionSet {
+                self.inner.options()
+            }
+
+            async fn erase(&self) -> ::larder_kernel::Result<()> {
+                self.erase_wrongly().await
+            }
+        }
+
+        ::larder_kernel::forward!($trait for Wrong, $by);
+    };
+}

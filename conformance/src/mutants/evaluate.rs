@@ -118,7 +118,7 @@ impl Matrix {
 /// for a disk.
 #[must_use]
 pub fn options() -> RunOptions {
-    RunOptions { jobs: 32, timeout: Duration::from_secs(20), ..RunOptions::default() }
+    RunOptions { jobs: 32, timeout: Duration::from_secs(60), ..RunOptions::default() }
 }
 
 /// Judges one mutant.

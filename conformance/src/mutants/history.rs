@@ -271,12 +271,15 @@ impl HistoryProvider for Wrong {
         check_tail_matching(filter, limit)?;
         let before = if self.defect == Defect::MatchesIgnoreBefore { None } else { before };
         let limit = self.limit(limit);
+        let before = before.map(|seq| self.asked(&thread, seq));
+        if self.defect == Defect::None {
+            return self.inner.tail_matching(&thread, filter, before, limit).await;
+        }
         let looked_at = match self.defect {
             Defect::LimitBeforeFilter => limit,
             Defect::SearchEndsEarly => 1_000,
             _ => 10_000,
         };
-        let before = before.map(|seq| self.asked(&thread, seq));
         let mut kept = self.inner.tail(&thread, before, looked_at).await?;
         kept.retain(|stored| self.keeps(&thread, filter, &stored.message));
         kept.drain(..kept.len().saturating_sub(limit));

@@ -6,6 +6,7 @@ pub(crate) mod dump;
 mod hostile;
 mod list;
 mod long_keys;
+pub(crate) mod many;
 mod presign;
 mod read;
 mod write;

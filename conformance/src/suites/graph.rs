@@ -6,6 +6,7 @@ pub(crate) mod dump;
 mod entities;
 mod find;
 mod hostile;
+pub(crate) mod many;
 mod model;
 mod relationships;
 mod revisions;

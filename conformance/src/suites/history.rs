@@ -11,6 +11,7 @@ mod generation;
 mod hostile;
 mod idempotency;
 mod list;
+pub(crate) mod many;
 mod matching;
 mod read;
 mod replace;

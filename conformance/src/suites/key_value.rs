@@ -8,6 +8,7 @@ mod expiry;
 mod generation;
 mod hostile;
 mod list;
+pub(crate) mod many;
 mod put;
 mod support;
 mod watch;
@@ -18,7 +19,8 @@ use crate::case::{Case, case};
 /// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    [writing(), expiring(), listing(), watching(), hostile::cases()].into_iter().flatten().collect()
+    let all = [writing(), expiring(), listing(), watching(), hostile::cases()];
+    all.into_iter().flatten().collect()
 }
 
 fn writing() -> Vec<Case> {

@@ -9,6 +9,7 @@ mod options;
 mod outage;
 mod probe;
 mod secrecy;
+pub(crate) mod sizes;
 
 use std::future::Future;
 
@@ -19,12 +20,12 @@ use larder_kernel::Contract;
 use crate::case::{Case, CaseResult};
 use crate::context::Context;
 
-/// Returns the shared cases, once for each contract. `STORE-003` and `STORE-010` are proved in the contracts'
-/// folders.
+/// Returns the shared cases, once for each contract. `STORE-003` for the ids of a contract and `STORE-010`
+/// are proved in the contracts' folders.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let each = |contract| of(contract).into_iter().chain(methods::cases(contract));
-    Contract::ALL.iter().copied().flat_map(each).collect()
+    Contract::ALL.iter().copied().flat_map(each).chain(sizes::cases()).collect()
 }
 
 fn of(contract: Contract) -> Vec<Case> {

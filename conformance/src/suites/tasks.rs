@@ -7,6 +7,7 @@ pub(crate) mod dump;
 mod generation;
 mod hostile;
 mod leases;
+pub(crate) mod many;
 mod reading;
 mod removal;
 mod retries;
@@ -19,7 +20,8 @@ use crate::case::{Case, case};
 /// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    [on_boards(), on_steps(), on_retries(), on_claims(), hostile::cases()].into_iter().flatten().collect()
+    let all = [on_boards(), on_steps(), on_retries(), on_claims(), hostile::cases()];
+    all.into_iter().flatten().collect()
 }
 
 fn on_boards() -> Vec<Case> {

@@ -7,6 +7,7 @@ mod filter;
 pub(crate) mod filter_table;
 mod hostile;
 mod listing;
+pub(crate) mod many;
 mod put;
 mod search;
 pub(crate) mod support;
