@@ -50,8 +50,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// - **STORE-001** Stores in different namespaces do not see each other's data, even under the same ids.
     /// - **STORE-002** A write that one handle has acknowledged is visible to every later read through any
     ///   other handle on the same backend and namespace.
-    /// - **STORE-003** Ids that differ in any byte identify different items: case and Unicode form are
-    ///   significant, and characters that are special to some backend are plain data.
+    /// - **STORE-003** Ids and namespaces that differ in any byte identify different items: case and Unicode
+    ///   form are significant, and characters that are special to some backend are plain data.
     fn namespace(&self) -> &Namespace;
 
     /// Returns the capabilities that this store declares, read from the live settings when it was opened.

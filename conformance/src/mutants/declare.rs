@@ -8,6 +8,11 @@ macro_rules! defects {
         defects! { @all $contract;
             namespaces_are_ignored: NamespacesIgnored => ["STORE-001", "STORE-007"],
             handles_reach_different_places: HandlesApart => ["STORE-002"],
+            a_namespace_joins_the_id_behind_a_colon: NamespaceJoined => ["STORE-003"],
+            namespaces_are_case_folded: NamespacesFolded => ["STORE-003"],
+            namespaces_are_cut_at_40_characters: NamespacesCut => ["STORE-003"],
+            namespaces_lose_what_is_not_ascii: NamespacesAscii => ["STORE-003"],
+            namespaces_lose_outer_spaces: NamespacesTrimmed => ["STORE-003"],
             ids_are_case_folded: IdsFolded => ["STORE-003"],
             ids_are_cut_at_40_characters: IdsCut => ["STORE-003"],
             ids_lose_what_is_not_ascii: IdsAscii => ["STORE-003"],
@@ -36,6 +41,11 @@ macro_rules! defects {
                 use $crate::mutants::serve::Opening;
                 match self {
                     Self::NamespacesIgnored => Opening::OneNamespace,
+                    Self::NamespaceJoined => Opening::Joined,
+                    Self::NamespacesFolded => Opening::As(str::to_lowercase),
+                    Self::NamespacesCut => Opening::As($crate::mutants::serve::cut),
+                    Self::NamespacesAscii => Opening::As($crate::mutants::serve::ascii),
+                    Self::NamespacesTrimmed => Opening::As(|name| name.trim().to_owned()),
                     Self::HandlesApart => Opening::HandlesApart,
                     Self::DurabilityForgotten => Opening::Forgetful,
                     _ => Opening::Right,
@@ -91,7 +101,7 @@ macro_rules! forward_store {
                 if self.defect == Defect::DebugShowsIds {
                     self.shared.note(id);
                 }
-                self.defect.kept(id)
+                self.defect.kept(&self.shared.joined(id))
             }
 
             /// Returns the result of a call that named an id.

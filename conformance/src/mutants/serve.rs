@@ -22,12 +22,16 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The backend and the namespace that an opening reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Opening {
     /// The requested ones.
     Right,
     /// The same namespace for every request.
     OneNamespace,
+    /// The namespace of a changed name.
+    As(fn(&str) -> String),
+    /// The namespace before a colon. The part behind the colon becomes a part of the ids.
+    Joined,
     /// A separate backend for each handle.
     HandlesApart,
     /// A backend that declares durability, and loses its data with its last handle.
@@ -42,6 +46,8 @@ pub(super) struct SharedState {
     namespaces: Arc<Mutex<BTreeSet<Namespace>>>,
     named: Arc<Mutex<Vec<String>>>,
     erasures: watch::Sender<()>,
+    /// The part of the namespace that ids begin with.
+    joined: String,
     /// Held by every handle, so that a forgetful backend can detect the last drop.
     _alive: Arc<()>,
 }
@@ -52,6 +58,11 @@ impl SharedState {
         let begins =
             |other: &&Namespace| *other != namespace && other.as_str().starts_with(namespace.as_str());
         lock(&self.namespaces).iter().filter(begins).cloned().collect()
+    }
+
+    /// Returns the id as the store of the namespace keeps it.
+    pub(super) fn joined(&self, id: &str) -> String {
+        if self.joined.is_empty() { id.to_owned() } else { format!("{}:{id}", self.joined) }
     }
 
     /// Notifies the waiting streams of an erasure.
@@ -108,6 +119,7 @@ impl Place {
             namespaces: Arc::default(),
             named: Arc::default(),
             erasures: watch::Sender::default(),
+            joined: String::new(),
             _alive: alive,
         };
         Self { shared, last }
@@ -145,23 +157,32 @@ impl Harness for Served {
 
     async fn open(&self, namespace: &Namespace, options: &OpenOptions) -> Result<StoreSet> {
         let [first, second] = &self.places;
-        let apart = self.opening == Opening::HandlesApart && options.handle % 2 == 1;
+        let apart = matches!(self.opening, Opening::HandlesApart) && options.handle % 2 == 1;
         let mut place = lock(if apart { second } else { first });
         // The backend itself holds one reference.
-        if self.opening == Opening::Forgetful && place.last.strong_count() == 1 {
+        if matches!(self.opening, Opening::Forgetful) && place.last.strong_count() == 1 {
             *place = Place::new();
         }
         let namespace = match self.opening {
             Opening::OneNamespace => Namespace::new("one")?,
+            Opening::As(changed) => Namespace::new(changed(namespace.as_str()))?,
             _ => namespace.clone(),
         };
+        let mut shared = place.shared.clone();
+        let namespace = match (self.opening, namespace.as_str().split_once(':')) {
+            (Opening::Joined, Some((before, behind))) => {
+                behind.clone_into(&mut shared.joined);
+                Namespace::new(before)?
+            }
+            _ => namespace,
+        };
         lock(&place.shared.namespaces).insert(namespace.clone());
-        Ok((self.open)(place.shared.clone(), namespace, options))
+        Ok((self.open)(shared, namespace, options))
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
         let other = || Arc::new(Self::new(self.opening, Arc::clone(&self.open))) as Arc<dyn Harness>;
-        Ok((self.opening == Opening::Forgetful).then(other))
+        Ok(matches!(self.opening, Opening::Forgetful).then(other))
     }
 }
 

@@ -130,6 +130,8 @@ fn hostile_names() -> Vec<Case> {
         case!(Graph, "STORE-003", hostile::relationship_ids_are_distinct),
         case!(Graph, "STORE-003", hostile::types_are_distinct),
         case!(Graph, "STORE-003", hostile::source_and_target_do_not_merge),
+        case!(Graph, "STORE-003", hostile::type_and_end_do_not_merge),
+        case!(Graph, "STORE-003", hostile::an_entity_and_a_relationship_share_an_id),
         case!(Graph, "STORE-003", hostile::property_keys_are_distinct),
         case!(Graph, "STORE-003", hostile::property_texts_are_data),
     ];

@@ -238,6 +238,8 @@ fn hostile_ids() -> Vec<Case> {
         case!(History, "STORE-003", hostile::the_longest_names_of_agent_and_session_fit),
         case!(History, "STORE-003", hostile::each_agent_lists_only_its_own_threads),
         case!(History, "STORE-003", hostile::runs_that_differ_in_any_byte_are_cleared_separately),
+        case!(History, "STORE-003", hostile::session_and_run_do_not_merge),
+        case!(History, "STORE-003", hostile::author_and_role_do_not_merge),
         case!(History, "STORE-003", hostile::keys_that_differ_in_any_byte_are_different_appends),
         case!(History, "STORE-003", hostile::subscribers_receive_only_their_own_thread),
     ];

@@ -4,11 +4,13 @@
 mod cancellation;
 mod erasure;
 pub(crate) mod methods;
+mod names;
 mod namespaces;
 mod options;
 mod outage;
 mod probe;
 mod secrecy;
+mod single;
 pub(crate) mod sizes;
 
 use std::future::Future;
@@ -17,7 +19,7 @@ pub(crate) use probe::{dump, populate};
 
 use larder_kernel::Contract;
 
-use crate::case::{Case, CaseResult};
+use crate::case::{Case, CaseResult, Level};
 use crate::context::Context;
 
 /// Returns the shared cases, once for each contract. `STORE-003` for the ids of a contract and `STORE-010`
@@ -37,6 +39,10 @@ fn of(contract: Contract) -> Vec<Case> {
             "writes_of_one_handle_are_visible_to_another",
             namespaces::share_between_handles,
         ),
+        each(contract, "STORE-003", "hostile_namespaces_are_distinct", names::are_distinct)
+            .at_level(Level::Hostile),
+        each(contract, "STORE-003", "a_namespace_does_not_merge_with_an_id", names::do_not_merge_with_ids)
+            .at_level(Level::Hostile),
         each(contract, "STORE-004", "capabilities_are_constant_and_equal", namespaces::agree_on_capabilities),
         each(contract, "STORE-005", "data_survives_its_handles", namespaces::outlive_handles)
             .needing_durability(),

@@ -136,6 +136,45 @@ pub(super) async fn source_and_target_do_not_merge(context: Context) -> CaseResu
     Ok(())
 }
 
+pub(super) async fn type_and_end_do_not_merge(context: Context) -> CaseResult {
+    let Handles { a, b } = context.graph().await?;
+    let pairs = ids::hostile_pairs();
+    let ends: std::collections::BTreeSet<_> = pairs.iter().map(|(_, end)| end).collect();
+    store_all(&*a, &ends.iter().map(|end| node(end)).collect::<CaseResult<Vec<_>>>()?, &[]).await?;
+    let numbered = pairs.iter().enumerate();
+    let relationships = numbered
+        .map(|(number, (kind, end))| edge(&format!("{number:03}"), kind, end, end))
+        .collect::<CaseResult<Vec<_>>>()?;
+    store_all(&*a, &[], &relationships).await?;
+    for one in &relationships {
+        let typed = RelationshipQuery::default().with_type(one.relationship_type.clone());
+        for query in [typed.clone().with_source(one.source.clone()), typed.with_target(one.target.clone())] {
+            let what = format!("{} from {}", one.relationship_type, one.source);
+            expect::equal(&what, &find_relationships(&*b, &query, 10).await?, &vec![one.clone()])?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn an_entity_and_a_relationship_share_an_id(context: Context) -> CaseResult {
+    let Handles { a, b } = context.graph().await?;
+    let names = sorted_names();
+    let entities = names.iter().map(|name| node(name)).collect::<CaseResult<Vec<_>>>()?;
+    let first = entities[0].id.as_str();
+    let relationships =
+        names.iter().map(|name| edge(name, "t", name, first)).collect::<CaseResult<Vec<_>>>()?;
+    store_all(&*a, &entities, &relationships).await?;
+    let ids: Vec<_> = relationships.iter().map(|one| one.id.clone()).collect();
+    for id in ids.iter().step_by(2) {
+        expect::equal("the reported existence", &a.delete_relationship(id).await?, &true)?;
+    }
+    let found = find_entities(&*b, &EntityQuery::default(), 1_000).await?;
+    expect::equal("the entities", &found, &entities)?;
+    let left: Vec<_> = relationships.into_iter().skip(1).step_by(2).collect();
+    let found = find_relationships(&*b, &RelationshipQuery::default(), 1_000).await?;
+    expect::equal("the relationships", &found, &left)
+}
+
 pub(super) async fn property_keys_are_distinct(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     let names = sorted_names();

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use larder_kernel::{AgentId, ChatMessage, HistoryProvider, IdempotencyKey, PageRequest, RunId, Thread};
+use larder_kernel::{
+    AgentId, AgentRole, ChatMessage, HistoryProvider, IdempotencyKey, MessageFilter, PageRequest, RunId,
+    Thread,
+};
 
 use super::support::{all, append, holds, list_all, messages, next_said, reads_empty, texts, thread};
 use crate::case::CaseResult;
@@ -127,6 +130,50 @@ pub(super) async fn runs_that_differ_in_any_byte_are_cleared_separately(context:
         }
     }
     reads_empty(&*stores.b, &thread).await
+}
+
+/// STORE-003, for a session and a run that a backend might join.
+pub(super) async fn session_and_run_do_not_merge(context: Context) -> CaseResult {
+    let stores = context.history().await?;
+    for (number, (session, run)) in hostile_pairs().iter().enumerate() {
+        let message = ChatMessage::user(number.to_string()).with_run(RunId::new(run)?);
+        append(&*stores.a, &thread(session)?, vec![message]).await?;
+    }
+    for (session, run) in hostile_pairs() {
+        let removed = stores.a.clear_run(&thread(&session)?, &RunId::new(&run)?).await?;
+        expect::equal(&format!("removed of {run:?} in {session:?}"), &removed, &1)?;
+    }
+    Ok(())
+}
+
+/// STORE-003, for an author and a role that an index might join.
+pub(super) async fn author_and_role_do_not_merge(context: Context) -> CaseResult {
+    let stores = context.history().await?;
+    let (thread, pairs) = (thread("authors")?, hostile_pairs());
+    let message = |(agent, role): &(String, String)| {
+        let text = format!("{agent:?} {role:?}");
+        Ok(ChatMessage::user(text).with_author(AgentId::new(agent)?, Some(AgentRole::new(role)?)))
+    };
+    let batch = pairs.iter().map(message).collect::<CaseResult<Vec<_>>>()?;
+    append(&*stores.a, &thread, batch).await?;
+    let names: BTreeSet<&String> = pairs.iter().flat_map(|(agent, role)| [agent, role]).collect();
+    for name in names {
+        let by_agent = MessageFilter::new().include_agent(AgentId::new(name)?);
+        let by_role = MessageFilter::new().include_role(AgentRole::new(name)?);
+        for (filter, first) in [(by_agent, true), (by_role, false)] {
+            let found = stores.b.tail_matching(&thread, &filter, None, 1_000).await?;
+            let wanted =
+                pairs.iter().filter(|(agent, role)| if first { agent == name } else { role == name });
+            let wanted: Vec<String> = wanted.map(|(agent, role)| format!("{agent:?} {role:?}")).collect();
+            let what = format!("messages by {}", if first { "agent" } else { "role" });
+            expect::equal(
+                &format!("{what} {name:?}"),
+                &texts(&found),
+                &wanted.iter().map(String::as_str).collect(),
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// STORE-003, for idempotency keys, on threads that a backend might confuse.
