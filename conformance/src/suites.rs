@@ -11,6 +11,7 @@ pub(crate) mod many;
 pub mod refusals;
 pub mod shared;
 pub mod tasks;
+pub(crate) mod values;
 pub mod vectors;
 
 use crate::case::Case;

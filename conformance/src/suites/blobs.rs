@@ -3,6 +3,7 @@
 mod conditions;
 mod copy_delete;
 pub(crate) mod dump;
+mod fields;
 mod hostile;
 mod list;
 mod long_keys;
@@ -66,6 +67,7 @@ pub fn cases() -> Vec<Case> {
         case!(Blobs, "BLOB-051", presign::an_undeclared_method_is_unsupported),
     ];
     cases.extend(presign::cases());
+    cases.extend(fields::cases());
     cases.extend(hostile::cases());
     cases.extend(long_keys::cases());
     cases

@@ -4,6 +4,7 @@ mod cypher;
 mod delete;
 pub(crate) mod dump;
 mod entities;
+mod fields;
 mod find;
 mod hostile;
 pub(crate) mod many;
@@ -31,12 +32,14 @@ pub fn cases() -> Vec<Case> {
 
 fn writes() -> Vec<Case> {
     vec![
+        case!(Graph, "GRAPH-001", fields::every_field_of_entities_reads_back),
         case!(Graph, "GRAPH-001", entities::entities_read_back_equal),
         case!(Graph, "GRAPH-002", entities::replaced_entities_keep_their_relationships),
         case!(Graph, "GRAPH-003", entities::upserts_count_created_and_replaced),
         case!(Graph, "GRAPH-004", entities::a_full_batch_is_stored_completely),
         case!(Graph, "GRAPH-004", entities::batches_are_visible_completely_or_not_at_all),
         case!(Graph, "GRAPH-004", entities::a_refused_batch_stores_nothing),
+        case!(Graph, "GRAPH-005", fields::every_field_of_relationships_reads_back),
         case!(Graph, "GRAPH-005", relationships::relationships_read_back_equal),
         case!(Graph, "GRAPH-006", relationships::a_missing_source_or_target_is_not_found),
         case!(Graph, "GRAPH-007", relationships::relationships_are_replaced_completely),
@@ -70,6 +73,7 @@ fn conditional_writes() -> Vec<Case> {
 fn walks() -> Vec<Case> {
     vec![
         case!(Graph, "GRAPH-020", walk::traversals_follow_both_directions_by_default),
+        case!(Graph, "GRAPH-024", fields::walks_return_every_field),
         case!(Graph, "GRAPH-021", walk::each_entity_within_the_depth_is_returned_once),
         case!(Graph, "GRAPH-021", walk::random_traversals_agree_with_the_model),
         case!(Graph, "GRAPH-022", walk::depth_zero_returns_the_entity_alone),

@@ -6,6 +6,7 @@ mod clear;
 mod concurrent;
 pub(crate) mod dump;
 mod erased;
+mod fields;
 mod fork;
 mod generation;
 mod hostile;
@@ -48,6 +49,10 @@ fn appending() -> Vec<Case> {
         case!(History, "HIST-001", append::messages_read_back_equal_in_every_field),
         case!(History, "HIST-001", append::text_is_kept_byte_for_byte),
         case!(History, "HIST-001", append::the_largest_batch_is_stored_completely_and_in_order),
+        case!(History, "HIST-001", fields::every_field_reads_back_by_every_method),
+        case!(History, "HIST-040", fields::a_fork_keeps_every_field),
+        case!(History, "HIST-050", fields::a_replacement_keeps_every_field),
+        case!(History, "HIST-081", fields::events_carry_every_field),
         case!(History, "HIST-002", append::a_batch_gets_contiguous_numbers_and_returns_first_and_last),
         case!(History, "HIST-003", append::a_batch_with_one_invalid_message_stores_nothing),
         case!(History, "HIST-003", concurrent::a_reader_never_sees_part_of_a_batch),

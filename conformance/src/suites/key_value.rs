@@ -5,6 +5,7 @@ mod delete;
 pub(crate) mod dump;
 mod erased;
 mod expiry;
+mod fields;
 mod generation;
 mod hostile;
 mod list;
@@ -27,6 +28,8 @@ fn writing() -> Vec<Case> {
     vec![
         case!(KeyValue, "KV-001", put::values_read_back_byte_for_byte),
         case!(KeyValue, "KV-001", put::a_value_at_the_limit_reads_back),
+        case!(KeyValue, "KV-001", fields::every_text_reads_back),
+        case!(KeyValue, "KV-041", fields::events_carry_every_text),
         case!(KeyValue, "KV-002", put::each_write_gets_a_greater_revision),
         case!(KeyValue, "KV-002", put::a_deletion_takes_a_revision),
         case!(KeyValue, "KV-002", concurrency::concurrent_writes_get_distinct_revisions),
@@ -62,6 +65,7 @@ fn expiring() -> Vec<Case> {
         case!(KeyValue, "KV-012", expiry::a_put_with_another_time_to_live_replaces_it),
         case!(KeyValue, "KV-013", expiry::an_expired_key_can_be_created),
         case!(KeyValue, "KV-013", expiry::an_expired_key_is_at_no_revision),
+        case!(KeyValue, "KV-022", expiry::instants_of_minutes_to_years_are_read),
         case!(KeyValue, "KV-022", expiry::the_instant_of_expiry_is_read),
         case!(KeyValue, "KV-024", expiry::deleting_an_expired_key_returns_false),
         case!(KeyValue, "KV-033", expiry::expired_keys_are_not_listed),

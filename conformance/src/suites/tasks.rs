@@ -4,6 +4,7 @@ mod adding;
 mod boards;
 mod claims;
 pub(crate) mod dump;
+mod fields;
 mod generation;
 mod hostile;
 mod leases;
@@ -42,6 +43,9 @@ fn on_boards() -> Vec<Case> {
         case!(Tasks, "TASK-010", reading::an_absent_board_is_none),
         case!(Tasks, "TASK-011", reading::counts_are_those_of_the_tasks),
         case!(Tasks, "TASK-012", reading::a_task_reads_back_as_it_was_written),
+        case!(Tasks, "TASK-001", fields::every_label_reads_back),
+        case!(Tasks, "TASK-012", fields::every_field_reads_back_by_every_method),
+        case!(Tasks, "TASK-027", fields::every_result_reads_back),
         case!(Tasks, "TASK-012", reading::texts_at_their_limits_read_back),
         case!(Tasks, "TASK-012", reading::an_absent_task_is_none),
         case!(Tasks, "TASK-013", reading::tasks_in_the_statuses_are_listed_in_board_order),
@@ -104,6 +108,8 @@ fn on_claims() -> Vec<Case> {
         case!(Tasks, "TASK-046", leases::an_expired_lease_still_accepts_its_token),
         case!(Tasks, "TASK-046", leases::claims_of_other_tasks_keep_an_expired_lease),
         case!(Tasks, "TASK-046", leases::an_expired_lease_can_be_renewed),
+        case!(Tasks, "TASK-040", leases::leases_of_minutes_to_years_end_after_their_duration),
+        case!(Tasks, "TASK-047", leases::renewals_of_minutes_to_years_end_after_their_duration),
         case!(Tasks, "TASK-047", leases::a_renewed_lease_ends_after_the_requested_duration),
         case!(Tasks, "TASK-047", leases::a_renewed_lease_blocks_other_claims),
         case!(Tasks, "TASK-048", leases::a_stale_token_renews_nothing),

@@ -3,6 +3,7 @@
 mod batch;
 pub(crate) mod dump;
 mod embedder;
+mod fields;
 mod filter;
 pub(crate) mod filter_table;
 mod hostile;
@@ -28,6 +29,8 @@ fn puts() -> Vec<Case> {
     vec![
         case!(Vectors, "VEC-001", put::documents_read_back_equal),
         case!(Vectors, "VEC-001", put::documents_at_their_limits_read_back_equal),
+        case!(Vectors, "VEC-001", fields::every_field_reads_back_by_every_method),
+        case!(Vectors, "VEC-030", fields::hits_carry_every_field),
         case!(Vectors, "VEC-002", put::if_absent_keeps_existing_documents),
         case!(Vectors, "VEC-003", put::upsert_replaces_completely),
         case!(Vectors, "VEC-004", put::a_full_batch_of_documents_is_stored_completely),

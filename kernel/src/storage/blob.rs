@@ -122,6 +122,8 @@ pub trait BlobStore: Store {
     /// - **BLOB-026** `head` returns the size, content type, user metadata and `ETag` of the last write,
     ///   equal to that write's result.
     /// - **BLOB-027** `head` of a blob that does not exist fails with `NotFound`.
+    /// - **BLOB-053** `modified_at` is the time of the blob's last write by the store's clock, to the second
+    ///   or better, in the results of `put`, `copy`, `head`, `get` and `list`.
     ///
     /// # Errors
     /// `NotFound`.
@@ -209,6 +211,8 @@ pub trait BlobStore: Store {
     /// Creates a URL that allows reading or writing one blob without credentials, for a limited time.
     ///
     /// - **BLOB-050** The presigned URL names the requested method and expires after the requested validity.
+    /// - **BLOB-054** The headers of a presigned request contain exactly the content type that the request
+    ///   names, as `content-type`, and no content type if the request names none.
     /// - **BLOB-051** A method that the store does not declare fails with `Unsupported`.
     /// - **BLOB-052** A URL with a scheme other than `http` or `https` is a locator that ends in the key,
     ///   such as `memory://{key}`, and the caller reads the blob through the store.

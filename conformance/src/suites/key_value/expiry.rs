@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use larder_kernel::limits::TTL_MS_MAX;
 use larder_kernel::{
-    BucketName, ErrorKind, KeyValueCondition, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, Revision,
+    BucketName, ErrorKind, KeyValueCondition, KeyValueEventKind, KeyValuePutOptions,
+    KeyValueStore, KeyValueStoreExt, Revision,
 };
 use tokio::time::sleep;
 
@@ -15,6 +16,7 @@ use super::support::{
 use crate::case::CaseResult;
 use crate::context::{Context, Handles, in_time};
 use crate::expect;
+use crate::suites::values::LIVES;
 
 const TTL: Duration = Duration::from_millis(250);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -139,6 +141,29 @@ pub(super) async fn revisions_continue_after_an_expiry(context: Context) -> Case
     let other = set(&*stores.b, &bucket, "other", "1").await?;
     let again = set(&*stores.a, &bucket, &name, "1").await?;
     expect::that(before < other && other < again, "growing revisions", (before, other, again))
+}
+
+pub(super) async fn instants_of_minutes_to_years_are_read(context: Context) -> CaseResult {
+    const CLOCKS_APART: Duration = Duration::from_secs(600);
+    let Handles { a, b } = context.key_value().await?;
+    let bucket = bucket("long")?;
+    for (number, life) in LIVES.iter().enumerate() {
+        let (name, now) = (number.to_string(), larder_kernel::Timestamp::now());
+        set_for(&*a, &bucket, &name, *life).await?;
+        let mut events = b.watch(&bucket, &name, Revision::ZERO).await?;
+        let event = super::support::next(&mut events, "of the put").await?;
+        let of_event = match event.kind {
+            KeyValueEventKind::Put { expires_at, .. } => expires_at,
+            KeyValueEventKind::Deleted => None,
+            _ => return Err(expect::broken("a put", format!("{event:?}"))),
+        };
+        let read = expect::some("the instant", read(&*b, &bucket, &name).await?.expires_at)?;
+        expect::equal("the instant of the event", &of_event, &Some(read))?;
+        let expected = now.saturating_add(*life).as_micros();
+        let apart = Duration::from_micros(read.as_micros().abs_diff(expected));
+        expect::that(apart < CLOCKS_APART, format!("an instant {life:?} from {now:?}"), read)?;
+    }
+    Ok(())
 }
 
 pub(super) async fn the_instant_of_expiry_is_read(context: Context) -> CaseResult {

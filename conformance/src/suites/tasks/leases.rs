@@ -11,6 +11,7 @@ use super::support::{BRIEF, HOUR, board, claim, id, make, past, read, reads, ste
 use crate::case::CaseResult;
 use crate::context::{Context, Handles, in_time};
 use crate::expect;
+use crate::suites::values::LIVES;
 
 pub(super) async fn a_task_under_a_lease_moves_only_with_its_token(context: Context) -> CaseResult {
     let Handles { a, b } = context.tasks().await?;
@@ -142,6 +143,35 @@ pub(super) async fn an_expired_lease_can_be_renewed(context: Context) -> CaseRes
     ahead("the renewed lease", now, lease.expires_at, HOUR)?;
     let taken = a.claim(&board, &worker("other worker")?, HOUR).await?;
     expect::equal("a claim of the renewed task", &taken, &None)
+}
+
+pub(super) async fn leases_of_minutes_to_years_end_after_their_duration(context: Context) -> CaseResult {
+    let Handles { a, b } = context.tasks().await?;
+    let names: Vec<String> = (0..LIVES.len()).map(|number| number.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let board = make(&*a, "talk", "planner", &names).await?;
+    for lease in LIVES {
+        let now = Timestamp::now();
+        let claimed = claim(&*a, &board, "worker", *lease).await?;
+        let held = expect::some("the lease", claimed.task.lease.clone())?;
+        ahead("a claimed lease", now, held.expires_at, *lease)?;
+        reads(&*b, &board, &claimed.task).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn renewals_of_minutes_to_years_end_after_their_duration(context: Context) -> CaseResult {
+    let Handles { a, b } = context.tasks().await?;
+    let board = make(&*a, "talk", "planner", &["only"]).await?;
+    let claimed = claim(&*a, &board, "worker", HOUR).await?;
+    for lease in LIVES {
+        let now = Timestamp::now();
+        let renewed = b.renew_lease(&board, &claimed.task.id, claimed.token, *lease).await?;
+        ahead("a renewed lease", now, renewed.expires_at, *lease)?;
+        let read = read(&*a, &board, "only").await?;
+        expect::equal("the lease read", &read.lease, &Some(renewed))?;
+    }
+    Ok(())
 }
 
 pub(super) async fn a_renewed_lease_ends_after_the_requested_duration(context: Context) -> CaseResult {
