@@ -8,6 +8,7 @@ mod hostile;
 mod list;
 mod long_keys;
 pub(crate) mod many;
+mod places;
 mod presign;
 mod read;
 mod write;
@@ -68,6 +69,7 @@ pub fn cases() -> Vec<Case> {
     ];
     cases.extend(presign::cases());
     cases.extend(fields::cases());
+    cases.extend(places::cases());
     cases.extend(hostile::cases());
     cases.extend(long_keys::cases());
     cases

@@ -9,6 +9,7 @@ mod find;
 mod hostile;
 pub(crate) mod many;
 mod model;
+mod places;
 mod relationships;
 mod revisions;
 mod support;
@@ -26,6 +27,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(walks());
     all.extend(changes_and_finds());
     all.extend(cypher_queries());
+    all.extend(places::cases());
     all.extend(hostile_names());
     all
 }

@@ -14,6 +14,7 @@ mod idempotency;
 mod list;
 pub(crate) mod many;
 mod matching;
+mod places;
 mod read;
 mod replace;
 mod subscribe;
@@ -37,6 +38,7 @@ pub fn cases() -> Vec<Case> {
         listing(),
         living(),
         subscribing(),
+        places::cases(),
         hostile_ids(),
     ]
     .into_iter()

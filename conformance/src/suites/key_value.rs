@@ -10,6 +10,7 @@ mod generation;
 mod hostile;
 mod list;
 pub(crate) mod many;
+mod places;
 mod put;
 mod support;
 mod watch;
@@ -20,7 +21,7 @@ use crate::case::{Case, case};
 /// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    let all = [writing(), expiring(), listing(), watching(), hostile::cases()];
+    let all = [writing(), expiring(), listing(), watching(), places::cases(), hostile::cases()];
     all.into_iter().flatten().collect()
 }
 

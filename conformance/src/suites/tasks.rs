@@ -9,6 +9,7 @@ mod generation;
 mod hostile;
 mod leases;
 pub(crate) mod many;
+mod places;
 mod reading;
 mod removal;
 mod retries;
@@ -21,7 +22,7 @@ use crate::case::{Case, case};
 /// Returns all cases of the contract.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    let all = [on_boards(), on_steps(), on_retries(), on_claims(), hostile::cases()];
+    let all = [on_boards(), on_steps(), on_retries(), on_claims(), places::cases(), hostile::cases()];
     all.into_iter().flatten().collect()
 }
 

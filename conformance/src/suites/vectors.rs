@@ -9,6 +9,7 @@ pub(crate) mod filter_table;
 mod hostile;
 mod listing;
 pub(crate) mod many;
+mod places;
 mod put;
 mod search;
 pub(crate) mod support;
@@ -21,6 +22,7 @@ pub fn cases() -> Vec<Case> {
     let mut all = puts();
     all.extend(searches());
     all.extend(listings());
+    all.extend(places::cases());
     all.extend(hostile_names());
     all
 }
