@@ -11,6 +11,7 @@ pub(crate) mod many;
 mod places;
 mod presign;
 mod read;
+mod sizes;
 mod write;
 
 use larder_kernel::{BlobKey, Capability};
@@ -70,6 +71,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(presign::cases());
     cases.extend(fields::cases());
     cases.extend(places::cases());
+    cases.extend(sizes::cases());
     cases.extend(hostile::cases());
     cases.extend(long_keys::cases());
     cases
