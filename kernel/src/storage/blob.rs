@@ -101,7 +101,7 @@ pub trait BlobStore: Store {
     ///   the blob.
     /// - **BLOB-024** `get` returns the blob's full size and the range that the stream delivers.
     /// - **BLOB-025** A read that began before an overwrite or a deletion delivers the old blob completely or
-    ///   fails.
+    ///   fails with `Conflict`.
     /// - **BLOB-028** For a key that the store does not accept, `get`, `head` and `copy` from the key fail
     ///   with `NotFound`, and `delete` returns `false`.
     ///

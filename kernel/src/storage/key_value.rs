@@ -178,8 +178,8 @@ pub trait KeyValueStore: Store {
     /// - **KV-044** Only changes of keys with the prefix are delivered.
     /// - **KV-045** A watcher that starts from the last revision it received is notified of deletions since
     ///   that revision.
-    /// - **KV-046** An expiry takes no revision and creates no event when it happens, but a later watch may
-    ///   deliver the put, or a deletion of the key, under the put's revision.
+    /// - **KV-046** An expiry takes no revision and creates no event when it happens, and a watch that reads
+    ///   the put after the expiry delivers a deletion of the key under the put's revision.
     /// - **KV-047** A watch from revision 0 is never refused: it begins with every existing key as soon as it
     ///   first finds one, and until then it continues across an erasure.
     /// - **KV-048** A watch that began after a revision greater than 0 or has delivered a change ends with

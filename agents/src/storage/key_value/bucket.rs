@@ -239,7 +239,7 @@ impl Bucket {
             watch.cursor = *revision;
             if change.key.as_str().starts_with(prefix) {
                 watch.from_start = false;
-                events.push(change.event(self.at(*revision)));
+                events.push(change.event(self.at(*revision), self.expired.contains(revision)));
             }
             if looked_at == CHANGES_PAGE_MAX {
                 return Ok(LogPage { events, more: true });
@@ -352,12 +352,13 @@ impl Change {
         CHANGE_SHARE_BYTES + size(self.key.as_str().len()) + size(value_bytes)
     }
 
-    fn event(&self, revision: Revision) -> KeyValueEvent {
+    /// Returns the event of the change. That of an expired put is a deletion.
+    fn event(&self, revision: Revision, expired: bool) -> KeyValueEvent {
         let kind = match &self.kind {
-            ChangeKind::Put { value, expires_at_ms } => {
+            ChangeKind::Put { value, expires_at_ms } if !expired => {
                 KeyValueEventKind::Put { value: value.clone(), expires_at: expires_at_ms.map(timestamp) }
             }
-            ChangeKind::Deleted => KeyValueEventKind::Deleted,
+            _ => KeyValueEventKind::Deleted,
         };
         KeyValueEvent::new(self.key.clone(), revision, kind)
     }

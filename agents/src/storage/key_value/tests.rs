@@ -61,7 +61,8 @@ async fn an_expired_key_is_absent_for_every_condition_and_its_put_stays_a_change
     let error = store.put_at(&bucket(), &key("a"), "2".into(), first).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let mut watch = store.watch(&bucket(), "", Revision::ZERO).await.unwrap();
-    assert!(matches!(watch.next().await.unwrap().unwrap().kind, KeyValueEventKind::Put { .. }));
+    let change = watch.next().await.unwrap().unwrap();
+    assert_eq!((change.revision, change.kind), (first, KeyValueEventKind::Deleted));
 
     let options = KeyValuePutOptions::default().with_condition(KeyValueCondition::Absent);
     assert!(store.put(&bucket(), &key("a"), "3".into(), options).await.unwrap() > first);

@@ -88,7 +88,9 @@ async fn page(
             SELECT last_revision, forgotten_revision, generation FROM larder.kv_buckets
             WHERE namespace = $1 AND bucket = $2
          ), changes AS (
-            (SELECT key, revision, expires_ms, value FROM larder.kv_entries
+            (SELECT key, revision, expires_ms,
+                CASE WHEN expires_ms <= larder.now_ms() THEN NULL ELSE value END AS value
+             FROM larder.kv_entries
              WHERE namespace = $1 AND bucket = $2 AND revision > $3 AND starts_with(key, $4)
              ORDER BY revision LIMIT $5)
             UNION ALL

@@ -6,7 +6,7 @@ local meta = redis.call('HMGET', KEYS[1], 'revision', 'forgotten', 'format', 'ge
 if meta[1] and meta[3] ~= FORMAT then return wrong_format(meta[3]) end
 local last, prefix = tonumber(meta[1] or '0'), ARGV[2]
 local looked_at, horizon = 1000, last
-local found = {}
+local found, now = {}, now_ms()
 for _, source in ipairs({KEYS[3], KEYS[5], KEYS[6]}) do
   local range = redis.call('ZRANGEBYSCORE', source, '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, looked_at)
   for i = 1, #range, 2 do
@@ -28,9 +28,10 @@ for _, change in ipairs(found) do
   end
   local value, expires = false, false
   if change[3] then
-    value = redis.call('HGET', KEYS[2], change[1])
-    -- The server has freed the value, so the key has expired.
-    expires = value and redis.call('ZSCORE', KEYS[4], change[1])
+    expires = redis.call('ZSCORE', KEYS[4], change[1])
+    -- An expired put is a deletion. The server may have freed its value already.
+    value = not (expires and tonumber(expires) <= now) and redis.call('HGET', KEYS[2], change[1])
+    expires = value and expires
     size = size + (value and #value or 0)
   end
   changes[#changes + 1] = {change[1], change[2], value, expires}

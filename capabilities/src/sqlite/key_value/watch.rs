@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::super::engine::Engine;
 use super::super::failure::{Fallible, corrupt};
-use super::super::value::{count, generation, integer, timestamp};
+use super::super::value::{count, generation, integer, now_ms, timestamp};
 use super::rows::Address;
 use crate::change_log::{self, ChangeLog, ChangePage, OPERATION, PAGE_BYTES_MAX, PAGE_CHANGES_MAX};
 
@@ -140,6 +140,9 @@ fn next_change(
 
 fn put_kind(row: &Row<'_>) -> Fallible<(KeyValueEventKind, usize)> {
     let expires_ms: Option<i64> = row.get(2)?;
+    if expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms()) {
+        return Ok((KeyValueEventKind::Deleted, 0));
+    }
     let value = Bytes::from(row.get::<_, Vec<u8>>(3)?);
     let bytes = value.len();
     Ok((KeyValueEventKind::Put { value, expires_at: expires_ms.map(timestamp).transpose()? }, bytes))

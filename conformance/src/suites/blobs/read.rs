@@ -116,8 +116,12 @@ pub(super) async fn a_read_survives_an_overwrite_and_a_deletion(context: Context
                     expect::that(got == old, "the old blob, whole", format!("{} bytes, others", got.len()))?;
                     break;
                 }
-                // An error is allowed; other bytes in the name of the blob are not.
-                Err(_) => break,
+                // The store may be unable to deliver the rest. It may not deliver other bytes.
+                Err(error) => {
+                    let refused = Err::<(), _>(error);
+                    expect::error("the rest of a changed blob", refused, ErrorKind::Conflict)?;
+                    break;
+                }
             }
         }
     }
