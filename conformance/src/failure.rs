@@ -1,6 +1,7 @@
 //! The reasons for which a case fails.
 
 use larder_kernel::{Capability, Error, ErrorKind, RequestOption, undeclared_option};
+use tokio::task::JoinError;
 
 /// The reason why a case did not pass.
 #[derive(Debug)]
@@ -23,7 +24,9 @@ pub enum Failure {
     Undeclared(RequestOption),
     /// The case needs data to outlive its handles, and the backend does not declare durability.
     NotDurable,
-    /// The backend could not be used, or the suite itself failed.
+    /// A call reported that the backend cannot be reached. The answer is wrong if the backend can be reached.
+    Unreachable(String),
+    /// The harness or the suite itself failed.
     Engine(String),
 }
 
@@ -41,10 +44,21 @@ impl From<Error> for Failure {
         }
         match error.kind() {
             ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::PermissionDenied => {
-                Self::Engine(format!("{error:?}"))
+                Self::Unreachable(format!("{error:?}"))
             }
             _ => Self::Broken { expected: "success".to_owned(), got: format!("{error:?}") },
         }
+    }
+}
+
+impl From<JoinError> for Failure {
+    /// Converts the end of a spawned task: a store that panics gives a wrong answer.
+    fn from(error: JoinError) -> Self {
+        if error.is_panic() {
+            let (expected, got) = ("an answer or a typed error".to_owned(), format!("a panic: {error}"));
+            return Self::Broken { expected, got };
+        }
+        Self::Engine(format!("a task of the case ended early: {error}"))
     }
 }
 

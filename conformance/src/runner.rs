@@ -179,7 +179,9 @@ pub async fn run_case(
         Err(Failure::NotDurable) => {
             (CaseOutcome::Unsupported, String::new(), "durability none is declared".to_owned())
         }
-        Err(Failure::Engine(reason)) => (CaseOutcome::Error, String::new(), reason),
+        Err(Failure::Unreachable(reason) | Failure::Engine(reason)) => {
+            (CaseOutcome::Error, String::new(), reason)
+        }
     };
     let reason = match outcome {
         CaseOutcome::Failed => format!("expected {expected}; got {got}"),
@@ -201,7 +203,38 @@ pub async fn run_case(
     }
 }
 
+/// Runs the case. A call that reports an unreachable backend is an error only if the backend cannot be
+/// reached. Otherwise the case runs once more, and the same result is a failure of its clause.
 async fn execute(
+    harness: &Arc<dyn Harness>,
+    probed: &Probed,
+    case: &Case,
+    options: &RunOptions,
+) -> CaseResult {
+    let first = attempt(harness, probed, case, options).await;
+    let Err(Failure::Unreachable(reason)) = first else { return first };
+    if !is_reachable(harness, case.contract, options).await {
+        return Err(Failure::Unreachable(reason));
+    }
+    match attempt(harness, probed, case, options).await {
+        Err(Failure::Unreachable(again)) if is_reachable(harness, case.contract, options).await => {
+            let expected = "an answer, because the backend can be reached".to_owned();
+            Err(Failure::Broken { expected, got: again })
+        }
+        // A case that passes the second time does not take back the first answer.
+        Ok(()) => Err(Failure::Unreachable(reason)),
+        second => second,
+    }
+}
+
+/// Returns `true` if the backend opens a new namespace and erases it.
+async fn is_reachable(harness: &Arc<dyn Harness>, contract: Contract, options: &RunOptions) -> bool {
+    let Ok(namespace) = fresh_namespace() else { return false };
+    let erased = tokio::time::timeout(options.timeout, erase(harness, contract, &namespace)).await;
+    matches!(erased, Ok(Ok(())))
+}
+
+async fn attempt(
     harness: &Arc<dyn Harness>,
     probed: &Probed,
     case: &Case,

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tokio::task::JoinHandle;
 
-use crate::case::{CaseResult, Failure};
+use crate::case::CaseResult;
 
 /// A task that is aborted when the case drops it, so that it writes nothing after the case's namespace is
 /// erased.
@@ -23,7 +23,7 @@ impl<T: Send + 'static> BackgroundTask<T> {
 
     /// Waits for the work.
     pub(crate) async fn end(mut self) -> CaseResult<T> {
-        (&mut self.0).await.map_err(|error| Failure::Engine(error.to_string()))
+        Ok((&mut self.0).await?)
     }
 }
 

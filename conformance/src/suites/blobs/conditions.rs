@@ -9,7 +9,7 @@ use larder_kernel::{
 use tokio::task::{JoinError, JoinSet};
 
 use super::{dump::dump, key};
-use crate::case::{CaseResult, Failure};
+use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
@@ -102,7 +102,7 @@ pub(super) async fn a_replacement_during_a_deletion_restores_nothing(context: Co
 
 /// Returns `true` if a replacement succeeded; any error except `Conflict` is a failure.
 fn joined(written: Result<Result<BlobInfo, Error>, JoinError>) -> CaseResult<bool> {
-    match written.map_err(|error| Failure::Engine(error.to_string()))? {
+    match written? {
         Ok(_) => Ok(true),
         refused => {
             expect::error("a replacement of a deleted blob", refused, ErrorKind::Conflict).map(|_| false)

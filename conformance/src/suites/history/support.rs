@@ -260,7 +260,7 @@ where
     }
     let mut yielded = Vec::with_capacity(count);
     while let Some(ended) = tasks.join_next().await {
-        let (number, result) = ended.map_err(|error| Failure::Engine(error.to_string()))?;
+        let (number, result) = ended?;
         yielded.push((number, result?));
     }
     yielded.sort_by_key(|(number, _)| *number);

@@ -11,7 +11,7 @@ use larder_kernel::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::case::{CaseResult, Failure};
+use crate::case::CaseResult;
 use crate::expect;
 
 /// The longest wait of a watcher for an event.
@@ -164,7 +164,7 @@ pub(super) async fn past(written: Instant, ttl: Duration) {
 
 /// Returns the result of a spawned task.
 pub(super) fn joined<T>(result: Result<CaseResult<T>, tokio::task::JoinError>) -> CaseResult<T> {
-    result.map_err(|error| Failure::Engine(format!("a task of the case ended early: {error}")))?
+    result?
 }
 
 /// Returns the handle of a worker by its number: workers alternate between the two.

@@ -49,7 +49,7 @@ pub(super) async fn works_again(context: Context, contract: Contract) -> CaseRes
         match populate(&stores, contract, &format!("written {attempt}")).await {
             Ok(()) if relay.strike().is_some() => break,
             // An error that only the lost connection causes is not a finding.
-            Ok(()) | Err(Failure::Engine(_)) => {}
+            Ok(()) | Err(Failure::Unreachable(_) | Failure::Engine(_)) => {}
             Err(failure) => return Err(failure),
         }
     }

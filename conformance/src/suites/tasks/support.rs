@@ -9,7 +9,7 @@ use larder_kernel::{
 };
 use tokio::time::sleep;
 
-use crate::case::{CaseResult, Failure};
+use crate::case::CaseResult;
 use crate::expect;
 
 /// A lease that does not expire during any case.
@@ -169,7 +169,7 @@ pub(super) async fn past(begun: Instant, lease: Duration) {
 
 /// Returns the result of a spawned task.
 pub(super) fn joined<T>(result: Result<CaseResult<T>, tokio::task::JoinError>) -> CaseResult<T> {
-    result.map_err(|error| Failure::Engine(format!("a task of the case ended early: {error}")))?
+    result?
 }
 
 /// Returns the handle of a worker by its number: workers alternate between the two.

@@ -6,7 +6,7 @@ use larder_kernel::{
 };
 use tokio::task::JoinSet;
 
-use crate::case::{CaseResult, Failure, implemented};
+use crate::case::{CaseResult, implemented};
 use crate::context::Context;
 use crate::expect;
 
@@ -202,7 +202,7 @@ pub(super) fn near(what: &str, score: f32, cosine: f64) -> CaseResult {
 pub(crate) async fn joined<T: 'static>(mut tasks: JoinSet<CaseResult<T>>) -> CaseResult<Vec<T>> {
     let mut results = Vec::new();
     while let Some(ended) = tasks.join_next().await {
-        results.push(ended.map_err(|error| Failure::Engine(format!("a task of the case: {error}")))??);
+        results.push(ended??);
     }
     Ok(results)
 }
