@@ -70,6 +70,7 @@ mod graph;
 mod history;
 mod key_value;
 mod many;
+mod narrow;
 mod serve;
 mod tasks;
 mod vectors;
@@ -136,7 +137,7 @@ impl fmt::Debug for Mutant {
 }
 
 /// Returns every mutant in the order of the contracts, the control of each first, and then the mutants
-/// that are wrong for many items only.
+/// that are wrong for many items, one field or one method only.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let all = [
@@ -147,6 +148,7 @@ pub fn all() -> Vec<Mutant> {
         tasks::mutants(),
         key_value::mutants(),
         many::mutants(),
+        narrow::mutants(),
     ];
     all.into_iter().flatten().collect()
 }
