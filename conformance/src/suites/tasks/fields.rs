@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn every_field_has_values() {
         let full = written().unwrap().pop().unwrap().with_description("x");
-        let full = full.into_task(TaskPosition(1), Revision::ZERO).with_result("x".to_owned());
+        let full = full.into_task(TaskPosition::new(1), Revision::ZERO).with_result("x".to_owned());
         let mut fields: Vec<_> = fields_of(&full).into_iter().collect();
         // Other cases cover these.
         fields.retain(|field| !["id", "lease", "position", "revision", "status"].contains(&field.as_str()));
