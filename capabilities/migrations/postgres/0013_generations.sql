@@ -30,7 +30,8 @@ END
 $$;
 
 DROP FUNCTION larder.append;
--- Appends messages, and returns their first and last number and the generation, or NULL numbers if the idempotency key was used for other messages.
+-- Appends messages, and returns their first and last number and the generation, or NULL numbers if the idempotency key was
+-- used for other messages.
 CREATE FUNCTION larder.append(
     in_namespace text, in_agent text, in_session text, runs text[], authors text[], roles text[],
     sizes bigint[], bodies bytea[], in_key text, in_digest bytea, in_ttl_ms bigint, in_ttl_refresh boolean,
@@ -290,8 +291,9 @@ $$;
 
 -- Deletes a key, at a revision if one is given. Returns whether the key existed, or NULL if it is at another
 -- revision or the bucket has another generation.
-CREATE FUNCTION larder.kv_delete(in_namespace text, in_bucket text, in_key text, in_at bigint, in_generation bigint, kept bigint)
-RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION larder.kv_delete(
+    in_namespace text, in_bucket text, in_key text, in_at bigint, in_generation bigint, kept bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     locked larder.kv_buckets := larder.kv_lock(in_namespace, in_bucket);
     given bigint := locked.last_revision + 1;

@@ -23,7 +23,6 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("Direction", "a directed edge has two directions, and both"),
     ("Outcome", "a failed write certainly did not happen, or it may have happened"),
     ("RetryOutcome", "a task has a retry left, or none"),
-    ("TaskPosition", "a number with a name"),
     ("Thread", "an address: a backend that ignored a further part would mix up two threads"),
 ];
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use larder_kernel::{Outcome, Result};
+use larder_kernel::{ErrorKind, Outcome, Result};
 use redis::Value;
 
 use super::node::NodeConnections;
@@ -42,18 +42,23 @@ static RENEW_DELETED: LazyLock<Script> = LazyLock::new(|| {
 });
 
 impl Engine {
-    /// Draws a new generation for every thread, bucket and board, and returns their number.
+    /// Draws a new generation for every thread, bucket and board, and returns their number. Data of another
+    /// format is left as it is, and is an error after everything else is done.
     pub(crate) async fn renew_generations(&self) -> Result<u64> {
         let failed = |failure: crate::redis::failure::Failure| {
             failure.into_error(OPERATION).with_idempotent(true).with_outcome(Outcome::Unknown)
         };
-        let mut drawn = 0;
+        let (mut drawn, mut refused) = (0, None);
         for node in self.inner.topology.holders() {
             let mut cursor = Bytes::from_static(b"0");
             loop {
                 let (next, keys) = scan(&node, &cursor).await.map_err(failed)?;
                 for key in keys {
-                    drawn += self.renew(key).await?;
+                    match self.renew(key).await {
+                        Ok(count) => drawn += count,
+                        Err(error) if error.kind() == ErrorKind::Unsupported => refused = Some(error),
+                        Err(error) => return Err(error),
+                    }
                 }
                 if next == "0" {
                     break;
@@ -61,7 +66,7 @@ impl Engine {
                 cursor = next;
             }
         }
-        Ok(drawn)
+        refused.map_or(Ok(drawn), Err)
     }
 
     async fn renew(&self, key: Bytes) -> Result<u64> {
