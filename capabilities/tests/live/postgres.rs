@@ -61,6 +61,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         format::an_upgrade_waits_for_the_writes_that_have_begun;
         read_only::a_read_only_database_reads_and_refuses_to_write;
         read_only::every_store_reads_from_a_read_only_database;
+        read_only::a_database_that_never_held_vectors_reads_as_empty;
         schema::eight_openings_of_a_new_database_migrate_it_once;
         schema::eight_processes_migrate_a_new_database_once;
         schema::a_long_thread_is_read_by_author_without_reading_it_all;
