@@ -145,7 +145,7 @@ async fn ensure_in(connection: &mut PgConnection, migrate: Migrate) -> Fallible<
     let mut found = look(connection).await?;
     if !found.is_prepared() {
         if migrate == Migrate::Check {
-            // Without the table of graphs there is no graph, so that every read is empty.
+            // Without the table of graphs no graph exists, so that every read is empty.
             return if found.table { Err(unprepared(OPEN).into()) } else { Ok(()) };
         }
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;

@@ -28,6 +28,7 @@ use larder_kernel::{
 
 use super::Postgres;
 use super::engine::Engine;
+pub(crate) use embedding::{direction as direction_of, from_bytes as embedding_of};
 pub(crate) use extension::is_new_enough;
 use extension::{Readiness, unprepared};
 pub(crate) use index_builder::IndexBuilder;

@@ -19,6 +19,7 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::config::{RedisConfig, Servers};
+use super::decode;
 use super::failure::{Failure, Fallible, Remedy};
 use super::script::{Call, Script};
 use crate::driver::Pool;
@@ -155,6 +156,29 @@ impl Engine {
         })
     }
 
+    /// Returns all keys that match a pattern, on every server that holds data. Keys that are written or moved
+    /// during the scan may be missing.
+    pub(crate) async fn scan(&self, operation: &'static str, pattern: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
+        for node in self.inner.topology.holders().map_err(|failure| failure.into_error(operation))? {
+            let mut cursor = b"0".to_vec();
+            loop {
+                let mut command = redis::cmd("SCAN");
+                command.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1_000);
+                let answer = node.send(&command).await.map_err(|failure| failure.into_error(operation))?;
+                let [next, found] = decode::tuple(answer)?;
+                for key in decode::array(found)? {
+                    keys.push(decode::bytes(key)?);
+                }
+                cursor = decode::bytes(next)?;
+                if cursor == b"0" {
+                    break;
+                }
+            }
+        }
+        Ok(keys)
+    }
+
     /// Returns the number of connections. Calls share them, so the pool is never exhausted.
     pub(crate) fn pool(&self) -> Pool {
         let open = match &*self.inner.topology {
@@ -200,6 +224,14 @@ impl Topology {
                 }
                 Ok(info.durability)
             }
+        }
+    }
+
+    /// Returns the servers that hold data.
+    fn holders(&self) -> Fallible<Vec<Arc<NodeConnections>>> {
+        match self {
+            Self::Single(node) => Ok(vec![Arc::clone(node)]),
+            Self::Cluster(cluster) => cluster.holders(),
         }
     }
 

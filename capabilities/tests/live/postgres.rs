@@ -19,6 +19,9 @@ mod standby;
 mod subscriptions;
 mod sweep;
 mod vectors;
+mod verify;
+#[cfg(feature = "age")]
+mod verify_age;
 mod versions;
 mod writers;
 
@@ -83,6 +86,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         vectors::one_of_eight_handles_builds_the_index_and_a_drop_removes_it;
         vectors::rows_omitted_by_the_server_never_match;
         vectors::directions_are_restored_after_pgvector_was_removed;
+        verify::each_planted_corruption_is_found_by_name_and_changes_nothing;
+        verify::a_repair_dumps_first_and_is_refused_while_the_database_is_in_use;
+        verify::a_verification_sees_one_state_and_disturbs_no_writer;
         versions::a_new_database_has_the_recorded_schema;
         versions::an_older_schema_is_refused_by_name_and_not_changed;
         versions::an_upgrade_draws_a_generation_for_each_thread_bucket_and_board;
@@ -131,6 +137,8 @@ fn trials_with_more_servers() -> Vec<Trial> {
         pooler::changes_are_found_through_a_pooler_within_two_seconds,
         pooler::a_pooler_is_diagnosed_and_its_refusals_are_named
     ]);
+    #[cfg(feature = "age")]
+    trials.extend(trials!["LARDER_AGE_URL": verify_age::planted_corruptions_of_graphs_are_found_by_name]);
     trials
 }
 

@@ -27,7 +27,7 @@ struct Found {
     visible: bool,
 }
 
-/// What an opening found or made.
+/// The state of the database after an opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
     /// Documents can be read, written and searched.
