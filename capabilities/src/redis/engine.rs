@@ -8,6 +8,7 @@ mod node;
 mod notify;
 mod resp;
 mod server_info;
+mod watched;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub(crate) use connector::Connector;
 use node::NodeConnections;
 use notify::Notifier;
 pub(crate) use server_info::{Info, SERVER_VERSION_MAJOR_MIN, durability};
+pub(crate) use watched::Followed;
 
 const OPEN: &str = "redis.open";
 /// The time limit of a call that searches for the server of its slot while a cluster changes.
@@ -77,7 +79,7 @@ impl Engine {
             .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
         connector.declare(durability);
         let topology = Arc::new(topology);
-        let notifier = Notifier::new(connector, Arc::clone(&topology));
+        let notifier = Notifier::new(connector, Arc::clone(&topology), format);
         Ok(Self { inner: Arc::new(Inner { topology, notifier, durability, format }) })
     }
 

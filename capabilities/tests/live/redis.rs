@@ -7,6 +7,7 @@
 mod emptied;
 mod expiry;
 mod format;
+mod subscriptions;
 mod verify;
 
 use std::error::Error as _;
@@ -78,6 +79,11 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             emptied::readers_from_before_lost_keys_of_a_cluster,
         ),
         trial("data_without_a_generation_gets_one_with_the_next_write", SERVER, emptied::data_without_one),
+        trial(
+            "idle_subscriptions_cost_a_few_requests_a_second",
+            SERVER,
+            subscriptions::idle_subscriptions_cost_a_few_requests_a_second,
+        ),
         trial(
             "each_planted_corruption_is_found_by_name_and_changes_nothing",
             SERVER,
