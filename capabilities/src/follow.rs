@@ -29,13 +29,11 @@ pub(crate) struct Looks(Arc<Mutex<Option<Instant>>>);
 
 impl Looks {
     /// Notes that a look began or ended.
-    #[cfg(feature = "postgres")]
     pub(crate) fn mark(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Notes that no look follows, so that readers poll again.
-    #[cfg(feature = "postgres")]
     pub(crate) fn end(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -58,7 +56,6 @@ impl Subscriber {
     }
 
     /// Waits for a notification alone while the backend looks at all subscriptions.
-    #[cfg(feature = "postgres")]
     pub(crate) fn with_looks(self, looks: Looks) -> Self {
         Self { looks: Some(looks), ..self }
     }

@@ -15,6 +15,8 @@ mod store;
 
 #[cfg(feature = "age")]
 pub mod age;
+#[cfg(feature = "postgres")]
+mod before_repair;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod change_log;
 pub mod diagnose;

@@ -11,6 +11,7 @@ use larder_kernel::{Contract, Result, StoreSet};
 
 use crate::diagnose::{Check, Findings};
 use crate::driver::{BackendUrl, Connection, Driver, Location, Sharing, StoresRequest, invalid_url};
+use crate::verify::Faults;
 
 /// Opens `memory:`. Each opening creates a separate backend.
 ///
@@ -83,6 +84,11 @@ impl Location for Memory {
             "each opening creates a separate backend, within one process",
             why,
         ));
+    }
+
+    /// A URL names a new backend, in which there is nothing to read.
+    async fn verify(&self, _: &Faults) -> Result<()> {
+        Ok(())
     }
 }
 

@@ -122,7 +122,6 @@ pub(crate) fn encode(operation: &'static str, message: &ChatMessage) -> Result<V
 }
 
 /// Decodes a body; returns `None` if it is malformed.
-#[cfg(any(test, feature = "postgres", feature = "sqlite"))]
 pub(crate) fn decode(body: &[u8]) -> Option<Arc<ChatMessage>> {
     match codec::decompress(body)? {
         Cow::Borrowed(body) => parse(body),

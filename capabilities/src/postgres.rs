@@ -45,6 +45,7 @@ mod session;
 pub mod sqlx_interop;
 mod task;
 mod vector;
+pub(crate) mod verify;
 
 use std::fmt;
 use std::sync::Arc;

@@ -50,8 +50,10 @@ mod history;
 mod index;
 mod key;
 mod key_value;
+mod reader;
 mod script;
 mod task;
+mod verify;
 
 use larder_kernel::{Capabilities, Namespace, Result};
 

@@ -3,6 +3,11 @@
 //! A driver adds each [`Fault`] to [`Faults`], with the path or the key of the damaged data. Reading changes
 //! nothing. A repair is offered only where the right value follows from other data.
 
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+pub(crate) mod message;
+
+#[cfg(feature = "sqlite")]
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -84,7 +89,12 @@ impl Fault {
 /// The faults and counts of a verification. Clones share them, so that these faults are reported even if the
 /// rest takes too long.
 #[derive(Debug, Clone, Default)]
-pub struct Faults(Arc<Mutex<Verified>>);
+pub struct Faults {
+    verified: Arc<Mutex<Verified>>,
+    /// The namespaces and keys of the blobs that messages name, each with the place of one message.
+    #[cfg(feature = "sqlite")]
+    blobs: Arc<Mutex<BTreeMap<(String, String), String>>>,
+}
 
 /// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -101,7 +111,7 @@ pub struct Verified {
 impl Faults {
     /// Adds a fault.
     pub fn add(&self, fault: Fault) {
-        let mut verified = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         if verified.faults.len() < FAULTS_MAX {
             verified.faults.push(fault);
         } else {
@@ -111,13 +121,26 @@ impl Faults {
 
     /// Counts records that were read.
     pub fn read(&self, records: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).records += records;
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).records += records;
+    }
+
+    /// Notes that a message names a blob of its namespace.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn names_blob(&self, namespace: &str, key: &str, place: &str) {
+        let mut blobs = self.blobs.lock().unwrap_or_else(PoisonError::into_inner);
+        blobs.entry((namespace.to_owned(), key.to_owned())).or_insert_with(|| place.to_owned());
+    }
+
+    /// Takes the blobs that messages name.
+    #[cfg(all(feature = "sqlite", feature = "fs", unix))]
+    pub(crate) fn take_named_blobs(&self) -> BTreeMap<(String, String), String> {
+        std::mem::take(&mut self.blobs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes the result.
     #[must_use]
     pub fn take(&self) -> Verified {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.verified.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

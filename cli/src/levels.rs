@@ -141,6 +141,7 @@ async fn run_one(
         Level::Durable => durable::run(registry, harness, probed, effort).boxed().await,
         Level::Faults => {
             let mut reports = faults::run(harness, probed, effort).boxed().await;
+            reports.extend(faults::edges(harness, effort).boxed().await);
             reports.extend(faults::cancellations(harness, probed, effort).boxed().await);
             reports
         }

@@ -20,6 +20,7 @@ mod contract;
 mod doctor;
 #[doc(hidden)]
 pub mod durable;
+mod edges;
 mod export;
 #[cfg(all(doctest, feature = "full"))]
 mod guide;

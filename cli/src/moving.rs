@@ -60,21 +60,35 @@ pub(crate) fn parse_contract(text: &str) -> Result<Contract, String> {
     })
 }
 
-/// Opens the stores of a namespace: those of the requested contracts, or all. A contract that cannot be
-/// opened is an error, so that a copy is complete.
+/// The treatment of a contract that was not requested and that the backend cannot store, such as vectors on a
+/// server without pgvector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unsupported {
+    /// It is an error, so that the operation is complete.
+    Fails,
+    /// It is named and left out. [`contracts`] fails if the source has data of it.
+    IsLeftOut,
+}
+
+/// Opens the stores of a namespace: those of the requested contracts, or all.
 async fn side(
     place: &Backend,
     url: &str,
     namespace: &Namespace,
     contracts: &[Contract],
+    unsupported: Unsupported,
 ) -> Result<StoreSet, String> {
     let mut request = StoresRequest::new(namespace.clone());
     if !contracts.is_empty() {
         request = request.with_contracts(contracts.to_vec());
     }
     let stores = place.stores_for(request).await;
-    if let Some((_, error)) = stores.errors().first() {
-        return Err(format!("{} (--contract selects what to move)", cannot_open(url, error)));
+    for (contract, error) in stores.errors() {
+        let may_lack = unsupported == Unsupported::IsLeftOut && contracts.is_empty();
+        if !may_lack || !matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) {
+            return Err(format!("{} (--contract selects what to move)", cannot_open(url, error)));
+        }
+        output::note(format_args!("{contract} is left out: {}", cannot_open(url, error)));
     }
     Ok(stores.set().clone())
 }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use larder::driver::{Driver, Sharing, StoresRequest};
 use larder::{Backend, Registry, Stores, redact_url};
 use larder_kernel::{Contract, Error, ErrorKind, Namespace, Result};
 
 use crate::layered::{Around, Layered};
-use crate::relayed;
-use larder_conformance::harness::{Harness, OpenOptions, Relayed, StoreSet};
+use crate::{edges, relayed};
+use larder_conformance::harness::{Edge, Harness, OpenOptions, Relayed, Staged, StoreSet};
 
 /// Returns harnesses for the URLs, each `URL` or `NAME=URL`. Without URLs, it returns a harness for every
 /// embedded backend, in the folder `scratch`, which the caller removes.
@@ -201,6 +202,18 @@ impl Harness for UrlHarness {
             _ => false,
         };
         if slow { 2_500 } else { 12_000 }
+    }
+
+    async fn stage(&self, edge: Edge) -> Result<Staged> {
+        let alone = match self.sharing {
+            Sharing::Machine => self.isolated().await?,
+            _ => None,
+        };
+        let open = |name: &str, url: &str| {
+            let (name, url) = (name.to_owned(), url.to_owned());
+            async move { named(&self.registry, &name, &url, &self.scratch).await }.boxed()
+        };
+        edges::stage(&open, edge, &self.url, alone).await
     }
 
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {

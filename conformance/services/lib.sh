@@ -236,7 +236,8 @@ daemon_kill() {
 }
 
 # Runs the command of a service. Each script defines the functions `up`, `stop`, `crash`, `status` and `print_env`, and
-# sets $home to the server's folder.
+# sets $home to the server's folder. A service with roles also defines `grant`, which gives a role for tests its rights
+# and prints its URL, and `revoke`, which takes the rights away.
 service() {
     local what=$1
     shift
@@ -247,6 +248,7 @@ service() {
         status) status ;;
         env) print_env ;;
         remove) lock; stop; rm -rf "$home"; say "$what is stopped and its data is removed" ;;
+        grant | revoke) declare -F "$1" >/dev/null || die "$what has no command $1"; lock; "$1" ;;
         *) die "usage: $0 up|down|status|env|kill|remove" ;;
     esac
 }

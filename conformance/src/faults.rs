@@ -19,10 +19,11 @@
 //! operations. Jepsen (Kingsbury, since 2013) and Toxiproxy (Shopify, 2014) have made these kinds of faults
 //! common.
 //!
-//! The level also includes [`cancellations`], which need no network: every call is dropped at every point
-//! where it waits.
+//! The level also includes [`edges`], faults outside of the connections, and [`cancellations`], which need no
+//! network: every call is dropped at every point where it waits.
 
 mod cancel;
+mod edges;
 mod plan;
 mod relay;
 mod trial;
@@ -36,6 +37,7 @@ use futures_util::future::join_all;
 use larder_kernel::{Namespace, Result};
 
 pub use cancel::cancellations;
+pub use edges::edges;
 pub use plan::{Direction, Kind, Plan};
 pub use relay::{Relay, Strike};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 pub use larder_kernel::StoreSet;
-use larder_kernel::{Contract, Embedder, Namespace, Result};
+use larder_kernel::{Contract, Embedder, ErrorKind, Namespace, Result};
 
 /// The options of an opening, apart from the namespace.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +54,102 @@ impl Relayed {
     #[must_use]
     pub fn new(harness: Arc<dyn Harness>, answer_time_max: Duration, call_time_max: Duration) -> Self {
         Self { harness, answer_time_max, call_time_max }
+    }
+}
+
+/// A fault around a backend, outside of its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Edge {
+    /// Another process holds a lock and does not run.
+    FrozenHolder,
+    /// The server gets no byte. A relay causes it, so a harness does not.
+    SilentServer,
+    /// The folder or the file moves away while it is open, and comes back.
+    MovedFolder,
+    /// The role loses its rights, and gets them back.
+    RevokedRole,
+    /// The server is a standby.
+    Standby,
+    /// A pooler in transaction mode is between the store and the server.
+    Pooler,
+}
+
+impl Edge {
+    /// All faults.
+    pub const ALL: [Self; 6] = [
+        Self::FrozenHolder,
+        Self::SilentServer,
+        Self::MovedFolder,
+        Self::RevokedRole,
+        Self::Standby,
+        Self::Pooler,
+    ];
+
+    /// Returns the name in reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::FrozenHolder => "frozen holder",
+            Self::SilentServer => "silent server",
+            Self::MovedFolder => "moved folder",
+            Self::RevokedRole => "revoked role",
+            Self::Standby => "standby",
+            Self::Pooler => "pooler",
+        }
+    }
+}
+
+/// A fault that a harness causes.
+#[async_trait]
+pub trait EdgeFault: Send + Sync {
+    /// Returns the backend that the fault affects.
+    fn harness(&self) -> Arc<dyn Harness>;
+
+    /// Returns the harness that opens the same data without the fault; `None` if the harness that staged the
+    /// fault does.
+    fn direct(&self) -> Option<Arc<dyn Harness>> {
+        None
+    }
+
+    /// Returns the longest time of a call during the fault.
+    fn call_time_max(&self) -> Duration;
+
+    /// Returns the kinds of error with which a write may end during the fault. The list is empty if writes
+    /// must succeed.
+    fn kinds(&self) -> &'static [ErrorKind];
+
+    /// Begins the fault.
+    ///
+    /// # Errors
+    /// An error if it cannot be caused.
+    async fn begin(&self) -> Result<()>;
+
+    /// Ends the fault.
+    ///
+    /// # Errors
+    /// An error if it cannot be ended.
+    async fn end(&self) -> Result<()>;
+}
+
+/// The answer of a harness to the request for a fault.
+#[non_exhaustive]
+pub enum Staged {
+    /// It can.
+    Ready(Box<dyn EdgeFault>),
+    /// The backend can have the fault, and something is missing to cause it.
+    Skipped(String),
+    /// The backend cannot have the fault.
+    Impossible,
+}
+
+impl fmt::Debug for Staged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ready(_) => "Ready",
+            Self::Skipped(_) => "Skipped",
+            Self::Impossible => "Impossible",
+        })
     }
 }
 
@@ -109,6 +205,14 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
     /// that needs a request for each item can return less; the suite uses at least 2,500.
     fn many_items(&self, _contract: Contract) -> usize {
         12_000
+    }
+
+    /// Prepares a fault around the backend. The level `faults` begins and ends it.
+    ///
+    /// # Errors
+    /// Errors of the preparation.
+    async fn stage(&self, _edge: Edge) -> Result<Staged> {
+        Ok(Staged::Impossible)
     }
 
     /// Removes the data that the suite left outside the namespaces. The runner has erased the namespaces.

@@ -100,7 +100,7 @@ pub use contract_text::contract_text;
 pub use describe::describe;
 #[doc(hidden)]
 pub use describe::describe_level;
-pub use harness::{Harness, OpenOptions, Relayed, StoreSet};
+pub use harness::{Edge, EdgeFault, Harness, OpenOptions, Relayed, Staged, StoreSet};
 pub use latency::Latency;
 #[doc(hidden)]
 pub use latency::Stopwatch;

@@ -28,7 +28,11 @@ pub(super) async fn run(connection: &mut PgConnection, call: &Call<'_>) -> Falli
         "{SEARCH_PATH};
          SELECT '0'::ag_catalog.agtype; SET LOCAL age.enable_containment = off"
     );
-    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await?;
+    let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await;
+    match prepared.map_err(Failure::from) {
+        Err(failure) if is_absent(&failure) => return Ok(None),
+        prepared => drop(prepared?),
+    }
     let rows = sqlx::query(AssertSqlSafe(statement(call)))
         .bind(Parameter(call.parameters.to_owned()))
         .persistent(false)

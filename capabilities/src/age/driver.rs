@@ -9,6 +9,7 @@ use super::{Age, AgeConfig};
 use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, Pool, StoresRequest};
 use crate::postgres::PostgresConfig;
+use crate::verify::Faults;
 
 /// Opens `age://user:password@host:5432/database`: the graph, with openCypher. `postgres:` opens the other
 /// contracts in the same database. The parameters are those of Postgres.
@@ -46,6 +47,10 @@ impl Location for AgeConfig {
 
     async fn diagnose(&self, findings: &Findings) {
         super::diagnose::diagnose(self, findings).await;
+    }
+
+    async fn verify(&self, faults: &Faults) -> Result<()> {
+        super::graph::verify::verify(self, faults).await
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod find;
 mod rows;
+pub(super) mod verify;
 mod walk;
 mod write;
 

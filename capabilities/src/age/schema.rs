@@ -1,6 +1,6 @@
 //! The extension, the table of graphs, and the graph of a namespace.
 
-use larder_kernel::{Error, ErrorKind, Namespace, Result};
+use larder_kernel::{Error, ErrorKind, Namespace, Outcome, Result};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
@@ -56,6 +56,9 @@ pub(super) async fn make_graph(
     namespace: &Namespace,
     graph: &GraphName,
 ) -> Fallible<()> {
+    if !look(connection).await?.is_prepared() {
+        return Err(unprepared("graph.write").into());
+    }
     if graph.hold(connection).await? {
         return Ok(());
     }
@@ -97,6 +100,9 @@ pub(super) async fn drop_graph(
     namespace: &Namespace,
     graph: &GraphName,
 ) -> Fallible<()> {
+    if !look(connection).await?.is_prepared() {
+        return Ok(());
+    }
     if graph.hold(connection).await? {
         sqlx::query("SELECT ag_catalog.drop_graph($1::text::name, true)")
             .bind(&graph.name)
@@ -137,11 +143,10 @@ pub(super) async fn ensure(engine: &Engine) -> Result<()> {
 
 async fn ensure_in(connection: &mut PgConnection, migrate: Migrate) -> Fallible<()> {
     let mut found = look(connection).await?;
-    if found.version.is_none() || !found.table {
+    if !found.is_prepared() {
         if migrate == Migrate::Check {
-            return Err(
-                refused("the database is not prepared for AGE; open it once with `migrate=auto`").into()
-            );
+            // Without the table of graphs no graph exists, so that every read is empty.
+            return if found.table { Err(unprepared(OPEN).into()) } else { Ok(()) };
         }
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
         found = look(connection).await?;
@@ -167,11 +172,22 @@ async fn ensure_in(connection: &mut PgConnection, migrate: Migrate) -> Fallible<
     Ok(())
 }
 
+fn unprepared(operation: &'static str) -> Error {
+    let message = "the database is not prepared for AGE; open it once with `migrate=auto`";
+    Error::new(ErrorKind::Unsupported, operation, message).with_outcome(Outcome::NotApplied)
+}
+
 /// The state of the extension in the database.
 pub(super) struct Found {
     pub(super) version: Option<String>,
     pub(super) available: bool,
     pub(super) table: bool,
+}
+
+impl Found {
+    pub(super) fn is_prepared(&self) -> bool {
+        self.version.is_some() && self.table
+    }
 }
 
 pub(super) async fn look(connection: &mut PgConnection) -> Fallible<Found> {

@@ -12,10 +12,14 @@ use std::path::{Path, PathBuf};
 
 use larder_agents::internal::hex;
 use larder_kernel::{BlobKey, Error, ErrorKind, Outcome, Result};
+#[cfg(feature = "sqlite")]
+use larder_kernel::{BlobStore as _, Namespace};
 use rustix::fs::{FileType, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use super::CHUNK_BYTES;
+#[cfg(feature = "sqlite")]
+use super::FsBlobStore;
 use super::blob::checksum;
 use super::blob::footer::{Checksum, Footer};
 use super::config::FsConfig;
@@ -23,6 +27,8 @@ use super::engine::{OWN, open_file, read_folder};
 use super::failure::failed;
 use super::format::{self, FORMAT};
 use super::layout::{Entry, decode};
+#[cfg(feature = "sqlite")]
+use crate::driver::OpenMode;
 use crate::verify::{Fault, FaultKind, Faults, OPERATION};
 
 /// Verifies the folder.
@@ -32,6 +38,24 @@ use crate::verify::{Fault, FaultKind, Faults, OPERATION};
 pub(crate) async fn verify(config: &FsConfig, faults: &Faults) -> Result<()> {
     let (root, found) = (config.root.clone(), faults.clone());
     super::blocking::blocking(OPERATION, move || look(&root, &found)).await
+}
+
+/// Checks that the blobs exist which messages name.
+#[cfg(feature = "sqlite")]
+pub(crate) async fn check_named(config: FsConfig, faults: &Faults) -> Result<()> {
+    let config = config.with_mode(OpenMode::ReadOnly);
+    let blobs = FsBlobStore::open(config, Namespace::new("default")?).await?;
+    for ((namespace, key), place) in faults.take_named_blobs() {
+        let (Ok(namespace), Ok(key)) = (Namespace::new(namespace), BlobKey::new(key)) else { continue };
+        match blobs.in_namespace(namespace).head(&key).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                faults.add(Fault::new(FaultKind::Reference, place, format!("its blob {key} does not exist")));
+            }
+            // A damaged blob has a fault already.
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn look(root: &Path, faults: &Faults) -> Result<()> {

@@ -8,6 +8,7 @@ use larder_kernel::{Contract, Result, StoreSet};
 use super::{Postgres, PostgresConfig};
 use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, Pool, StoresRequest};
+use crate::verify::{Faults, Repaired};
 
 /// Opens `postgres://user:password@host:5432/database`. [`PostgresConfig::from_url`] lists the parameters.
 ///
@@ -55,6 +56,14 @@ impl Location for PostgresConfig {
         if let Some(session) = super::diagnose::diagnose(self, true, findings).await {
             super::diagnose::close(session).await;
         }
+    }
+
+    async fn verify(&self, faults: &Faults) -> Result<()> {
+        super::verify::verify(self, faults).await
+    }
+
+    async fn repair(&self) -> Result<Repaired> {
+        super::verify::repair(self).await
     }
 }
 

@@ -38,6 +38,11 @@ impl Schema {
         formats(BASELINE + steps)
     }
 
+    /// Returns the statements of the newest version: the baseline, and the migrations after it.
+    pub(crate) fn statements(self) -> impl Iterator<Item = &'static str> {
+        BASELINE_TABLES.into_iter().chain(self.migrations.iter().copied())
+    }
+
     /// Returns true if the schema has the newest version.
     pub(crate) async fn is_newest(self, connection: &mut PgConnection) -> Fallible<bool> {
         Ok(version(connection).await? == self.formats().newest)

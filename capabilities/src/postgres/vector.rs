@@ -23,12 +23,14 @@ use async_trait::async_trait;
 use larder_kernel::storage::vector::{check_ids, check_search, check_search_batch, prepare};
 use larder_kernel::{
     CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter, Namespace,
-    Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, VectorStore,
+    Outcome, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, VectorStore,
 };
 
 use super::Postgres;
 use super::engine::Engine;
+pub(crate) use embedding::{direction as direction_of, from_bytes as embedding_of};
 pub(crate) use extension::is_new_enough;
+use extension::{Readiness, unprepared};
 pub(crate) use index_builder::IndexBuilder;
 pub(crate) use statement::Statements;
 
@@ -44,21 +46,15 @@ impl Postgres {
     ///
     /// # Errors
     /// `Unsupported` if the server has no pgvector, or a version older than 0.8.0; `PermissionDenied` if the
-    /// user may not add it to the database.
+    /// user may not add it to the database. With `migrate=check` and no document in the database, the store
+    /// opens without pgvector: it reads as empty, and writes are `Unsupported`.
     pub async fn vectors(
         &self,
         namespace: Namespace,
         embedder: Option<Arc<dyn Embedder>>,
     ) -> Result<PostgresVectorStore> {
-        let store = PostgresVectorStore {
-            engine: self.engine.clone(),
-            indexes: Arc::clone(&self.indexes),
-            statements: Arc::clone(&self.statements),
-            namespace,
-            embedder,
-        };
         let migrate = self.engine.migrate();
-        let complete = store
+        let readiness = self
             .engine
             .transaction(OPEN, &migrate, |connection, migrate| {
                 Box::pin(extension::ensure(connection, *migrate))
@@ -66,7 +62,15 @@ impl Postgres {
             .await
             // The next opening finds the parts that are done.
             .map_err(|error| error.with_idempotent(true))?;
-        if !complete {
+        let store = PostgresVectorStore {
+            engine: self.engine.clone(),
+            indexes: Arc::clone(&self.indexes),
+            statements: Arc::clone(&self.statements),
+            namespace,
+            embedder,
+            is_prepared: readiness != Readiness::Empty,
+        };
+        if readiness == Readiness::Incomplete {
             store.fill().await?;
         }
         Ok(store)
@@ -81,6 +85,8 @@ pub struct PostgresVectorStore {
     statements: Arc<Statements>,
     namespace: Namespace,
     embedder: Option<Arc<dyn Embedder>>,
+    /// False if the database has no documents, and may not be prepared for them.
+    is_prepared: bool,
 }
 
 store! {
@@ -108,6 +114,9 @@ impl VectorStore for PostgresVectorStore {
         mode: PutMode,
     ) -> Result<PutReport> {
         let documents = prepare(documents, self.embedder.as_deref()).await?;
+        if !self.is_prepared {
+            return Err(unprepared(PUT));
+        }
         self.engine
             .transaction(
                 PUT,
@@ -287,6 +296,18 @@ impl PostgresVectorStore {
         Ok(())
     }
 
+    /// Returns no hits, unless another program has prepared the database and stored documents since.
+    async fn search_nothing(&self, operation: &'static str, requests: usize) -> Result<Vec<Vec<SearchHit>>> {
+        let any =
+            self.engine.read(operation, &(), |connection, ()| Box::pin(extension::has_documents(connection)));
+        if any.await? {
+            let message = "the database got its first documents after it was opened; open it again";
+            let error = Error::new(ErrorKind::Unavailable, operation, message);
+            return Err(error.with_outcome(Outcome::NotApplied));
+        }
+        Ok(vec![Vec::new(); requests])
+    }
+
     async fn by_index(
         &self,
         operation: &'static str,
@@ -335,6 +356,9 @@ impl PostgresVectorStore {
         collection: &CollectionName,
         requests: &[SearchRequest],
     ) -> Result<Vec<Vec<SearchHit>>> {
+        if !self.is_prepared {
+            return self.search_nothing(operation, requests.len()).await;
+        }
         if let Some(hits) = self.filtered(operation, collection, requests).await? {
             return Ok(vec![hits]);
         }

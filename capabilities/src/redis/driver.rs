@@ -8,6 +8,7 @@ use larder_kernel::{Contract, Result, StoreSet};
 use super::{Redis, RedisConfig};
 use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, Pool, StoresRequest};
+use crate::verify::Faults;
 
 /// Opens `redis://user:password@host:6379/0` and `redis+cluster://user:password@host:6379,host:6380`; with
 /// `rediss` both use TLS. [`RedisConfig::from_url`] lists the parameters.
@@ -52,6 +53,10 @@ impl Location for RedisConfig {
 
     async fn diagnose(&self, findings: &Findings) {
         Box::pin(super::diagnose::diagnose(self, findings)).await;
+    }
+
+    async fn verify(&self, faults: &Faults) -> Result<()> {
+        Box::pin(super::verify::verify(self, faults)).await
     }
 }
 

@@ -8,6 +8,7 @@ mod node;
 mod notify;
 mod resp;
 mod server_info;
+mod watched;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::config::{RedisConfig, Servers};
+use super::decode;
 use super::failure::{Failure, Fallible, Remedy};
 use super::script::{Call, Script};
 use crate::driver::Pool;
@@ -28,6 +30,7 @@ pub(crate) use connector::Connector;
 use node::NodeConnections;
 use notify::Notifier;
 pub(crate) use server_info::{Info, SERVER_VERSION_MAJOR_MIN, durability};
+pub(crate) use watched::Followed;
 
 const OPEN: &str = "redis.open";
 /// The time limit of a call that searches for the server of its slot while a cluster changes.
@@ -76,7 +79,7 @@ impl Engine {
             .map_err(|failure| failure.into_error(OPEN).with_outcome(Outcome::NotApplied))?;
         connector.declare(durability);
         let topology = Arc::new(topology);
-        let notifier = Notifier::new(connector, Arc::clone(&topology));
+        let notifier = Notifier::new(connector, Arc::clone(&topology), format);
         Ok(Self { inner: Arc::new(Inner { topology, notifier, durability, format }) })
     }
 
@@ -155,6 +158,29 @@ impl Engine {
         })
     }
 
+    /// Returns all keys that match a pattern, on every server that holds data. Keys that are written or moved
+    /// during the scan may be missing.
+    pub(crate) async fn scan(&self, operation: &'static str, pattern: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
+        for node in self.inner.topology.holders().map_err(|failure| failure.into_error(operation))? {
+            let mut cursor = b"0".to_vec();
+            loop {
+                let mut command = redis::cmd("SCAN");
+                command.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1_000);
+                let answer = node.send(&command).await.map_err(|failure| failure.into_error(operation))?;
+                let [next, found] = decode::tuple(answer)?;
+                for key in decode::array(found)? {
+                    keys.push(decode::bytes(key)?);
+                }
+                cursor = decode::bytes(next)?;
+                if cursor == b"0" {
+                    break;
+                }
+            }
+        }
+        Ok(keys)
+    }
+
     /// Returns the number of connections. Calls share them, so the pool is never exhausted.
     pub(crate) fn pool(&self) -> Pool {
         let open = match &*self.inner.topology {
@@ -200,6 +226,14 @@ impl Topology {
                 }
                 Ok(info.durability)
             }
+        }
+    }
+
+    /// Returns the servers that hold data.
+    fn holders(&self) -> Fallible<Vec<Arc<NodeConnections>>> {
+        match self {
+            Self::Single(node) => Ok(vec![Arc::clone(node)]),
+            Self::Cluster(cluster) => cluster.holders(),
         }
     }
 

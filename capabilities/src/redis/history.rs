@@ -17,6 +17,7 @@ mod matching;
 mod message;
 mod read;
 mod scripts;
+pub(super) mod verify;
 mod write;
 
 use async_trait::async_trait;

@@ -13,6 +13,8 @@
 //!   ago. The writer then registers it again. So no write can slip in between the steps of an erasure and
 //!   stay unlisted.
 
+pub(super) mod verify;
+
 use std::sync::LazyLock;
 
 use bytes::Bytes;

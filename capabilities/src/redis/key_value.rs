@@ -12,6 +12,7 @@
 //! even without another write.
 
 mod rows;
+pub(super) mod verify;
 mod watch;
 
 use async_trait::async_trait;

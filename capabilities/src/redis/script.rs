@@ -89,6 +89,13 @@ impl ScriptText {
         call.command("EVALSHA", &self.hash)
     }
 
+    /// Returns the command that makes the server cache the script.
+    pub(crate) fn load(&self) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(&self.text);
+        command
+    }
+
     /// Returns the command that runs the script by its text, after which the server has it cached.
     pub(crate) fn by_text(&self, call: &Call) -> Cmd {
         call.command("EVAL", &self.text)

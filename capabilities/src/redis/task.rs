@@ -13,6 +13,7 @@ mod conversation;
 mod rows;
 mod scripts;
 mod steps;
+pub(super) mod verify;
 
 use std::time::Duration;
 

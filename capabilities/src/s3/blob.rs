@@ -12,6 +12,7 @@ mod progress_timeout;
 mod read;
 mod upload;
 mod value;
+pub(crate) mod verify;
 mod write;
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use larder_kernel::{Contract, Namespace, Result, StoreSet};
 use super::{S3BlobStore, S3Config};
 use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, StoresRequest};
+use crate::verify::Faults;
 
 /// Opens `s3://ACCESS_KEY:SECRET_KEY@bucket/prefix`. Without keys the environment is used, as in other AWS
 /// clients. [`S3Config::from_url`] lists the parameters.
@@ -45,6 +46,10 @@ impl Location for S3Config {
 
     async fn diagnose(&self, findings: &Findings) {
         Box::pin(super::diagnose::diagnose(self, findings)).await;
+    }
+
+    async fn verify(&self, faults: &Faults) -> Result<()> {
+        Box::pin(super::blob::verify::verify(self, faults)).await
     }
 }
 

@@ -208,7 +208,7 @@ fn digit(value: u32) -> char {
     char::from(DIGITS.get(at).copied().unwrap_or(b'-'))
 }
 
-fn unpack(digits: &str) -> Option<Vec<u8>> {
+pub(crate) fn unpack(digits: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
     let (mut held, mut bits) = (0_u32, 0_u32);
     for digit in digits.bytes() {

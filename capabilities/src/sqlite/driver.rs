@@ -131,6 +131,7 @@ impl Location for SqliteLocation {
             let folder = blobs_beside(&self.0);
             if folder.root.symlink_metadata().is_ok() {
                 crate::fs::verify::verify(&folder, faults).await?;
+                crate::fs::verify::check_named(folder, faults).await?;
             }
         }
         Ok(())

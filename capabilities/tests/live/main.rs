@@ -8,6 +8,8 @@
 
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod emptied;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod filled;
 mod groups;
 #[cfg(feature = "postgres")]
 mod log_capture;

@@ -19,6 +19,9 @@ mod standby;
 mod subscriptions;
 mod sweep;
 mod vectors;
+mod verify;
+#[cfg(feature = "age")]
+mod verify_age;
 mod versions;
 mod writers;
 
@@ -61,6 +64,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         format::an_upgrade_waits_for_the_writes_that_have_begun;
         read_only::a_read_only_database_reads_and_refuses_to_write;
         read_only::every_store_reads_from_a_read_only_database;
+        read_only::a_database_that_never_held_vectors_reads_as_empty;
         schema::eight_openings_of_a_new_database_migrate_it_once;
         schema::eight_processes_migrate_a_new_database_once;
         schema::a_long_thread_is_read_by_author_without_reading_it_all;
@@ -82,6 +86,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         vectors::one_of_eight_handles_builds_the_index_and_a_drop_removes_it;
         vectors::rows_omitted_by_the_server_never_match;
         vectors::directions_are_restored_after_pgvector_was_removed;
+        verify::each_planted_corruption_is_found_by_name_and_changes_nothing;
+        verify::a_repair_dumps_first_and_is_refused_while_the_database_is_in_use;
+        verify::a_verification_sees_one_state_and_disturbs_no_writer;
         versions::a_new_database_has_the_recorded_schema;
         versions::an_older_schema_is_refused_by_name_and_not_changed;
         versions::an_upgrade_draws_a_generation_for_each_thread_bucket_and_board;
@@ -130,6 +137,8 @@ fn trials_with_more_servers() -> Vec<Trial> {
         pooler::changes_are_found_through_a_pooler_within_two_seconds,
         pooler::a_pooler_is_diagnosed_and_its_refusals_are_named
     ]);
+    #[cfg(feature = "age")]
+    trials.extend(trials!["LARDER_AGE_URL": verify_age::planted_corruptions_of_graphs_are_found_by_name]);
     trials
 }
 

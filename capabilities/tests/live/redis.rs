@@ -7,6 +7,8 @@
 mod emptied;
 mod expiry;
 mod format;
+mod subscriptions;
+mod verify;
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -77,6 +79,26 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             emptied::readers_from_before_lost_keys_of_a_cluster,
         ),
         trial("data_without_a_generation_gets_one_with_the_next_write", SERVER, emptied::data_without_one),
+        trial(
+            "idle_subscriptions_cost_a_few_requests_a_second",
+            SERVER,
+            subscriptions::idle_subscriptions_cost_a_few_requests_a_second,
+        ),
+        trial(
+            "each_planted_corruption_is_found_by_name_and_changes_nothing",
+            SERVER,
+            verify::each_planted_corruption_is_found_by_name_and_changes_nothing,
+        ),
+        trial(
+            "a_verification_during_writes_finds_nothing",
+            SERVER,
+            verify::a_verification_during_writes_finds_nothing,
+        ),
+        trial(
+            "corruptions_in_a_cluster_are_found_by_name",
+            CLUSTER,
+            verify::corruptions_in_a_cluster_are_found_by_name,
+        ),
         trial("a_cluster_is_not_a_single_server", CLUSTER, a_cluster_is_not_a_single_server),
         trial("writers_during_an_erasure_in_a_cluster", CLUSTER, writers_during_an_erasure_in_a_cluster),
     ];

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod memory;
+mod verify;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -83,6 +84,11 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             an_opening_leaves_nothing_behind
             a_bucket_of_a_newer_format_is_refused_and_not_changed
         ]);
+        trials.push(trial(
+            format!("{}::foreign_objects_are_found_by_name", server.name),
+            ignored,
+            move || verify::foreign_objects_are_found_by_name(server),
+        ));
     }
     crate::groups::run("s3", arguments, trials)
 }

@@ -8,7 +8,7 @@ use larder::{Backend, Registry};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;
-use super::{CHANGED, Target, contracts, lines, parse_contract, side};
+use super::{CHANGED, Target, Unsupported, contracts, lines, parse_contract, side};
 use crate::opening::{self, Access};
 use crate::output;
 use crate::thread::{parse_namespace, printable};
@@ -58,9 +58,10 @@ async fn run_copy(registry: &Registry, args: &Args) -> Result<ExitCode, String> 
 async fn copy_between(args: &Args, from: &Backend, to: &Backend) -> Result<ExitCode, String> {
     let mut moves = Vec::new();
     for namespace in &args.namespaces {
-        let source = Source::from(side(from, &args.source, namespace, &args.contracts).await?);
+        let source =
+            Source::from(side(from, &args.source, namespace, &args.contracts, Unsupported::Fails).await?);
         let into = args.to_namespace.as_ref().unwrap_or(namespace);
-        let target = side(to, &args.target, into, &args.contracts).await?;
+        let target = side(to, &args.target, into, &args.contracts, Unsupported::IsLeftOut).await?;
         let contracts = contracts(&args.contracts, &source, &target).await?;
         moves.push((namespace, source, target, contracts));
     }

@@ -10,7 +10,7 @@ use larder::{Backend, Registry, StoreSet};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;
-use super::{note_missing, parse_contract, side};
+use super::{Unsupported, note_missing, parse_contract, side};
 use crate::export::beside;
 use crate::opening::{self, Access};
 use crate::output;
@@ -51,7 +51,7 @@ async fn run_dump(registry: &Registry, args: &Args) -> Result<ExitCode, String> 
 }
 
 async fn dump_from(args: &Args, place: &Backend) -> Result<ExitCode, Trouble> {
-    let side = side(place, &args.url, &args.namespace, &args.contracts).await?;
+    let side = side(place, &args.url, &args.namespace, &args.contracts, Unsupported::Fails).await?;
     let there = side.contracts();
     if let Some(absent) = args.contracts.iter().find(|contract| !there.contains(contract)) {
         return Err(format!("the source has no store for {absent}; nothing was written").into());

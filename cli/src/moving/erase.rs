@@ -8,7 +8,7 @@ use larder::transfer::{Erased, Whose, erase, erase_of};
 use larder::{Backend, Registry, redact_url};
 use larder_kernel::{AgentId, Namespace, SessionId};
 
-use super::side;
+use super::{Unsupported, side};
 use crate::opening::{self, Access};
 use crate::output;
 use crate::thread::{parse_namespace, printable};
@@ -87,7 +87,7 @@ async fn run_erase(registry: &Registry, args: &Args) -> Result<ExitCode, String>
 }
 
 async fn erase_in(args: &Args, place: &Backend) -> Result<ExitCode, String> {
-    let side = side(place, &args.url, &args.namespace, &[]).await?;
+    let side = side(place, &args.url, &args.namespace, &[], Unsupported::Fails).await?;
     let whole = args.agent.is_none() && args.session.is_none();
     let erased = if whole {
         erase(&side).await

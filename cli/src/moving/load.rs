@@ -9,7 +9,7 @@ use larder::{Backend, Registry};
 use larder_kernel::{Contract, Namespace};
 
 use super::progress::Meter;
-use super::{CHANGED, Target, contracts, lines, note_missing, parse_contract, side};
+use super::{CHANGED, Target, Unsupported, contracts, lines, note_missing, parse_contract, side};
 use crate::opening::{self, Access};
 use crate::output;
 use crate::thread::{parse_namespace, printable};
@@ -54,7 +54,7 @@ async fn load_into(
     namespace: &Namespace,
     place: &Backend,
 ) -> Result<ExitCode, String> {
-    let target = side(place, &args.url, namespace, &args.contracts).await?;
+    let target = side(place, &args.url, namespace, &args.contracts, Unsupported::IsLeftOut).await?;
     let missing = archive.missing().to_vec();
     let source = Source::from(archive);
     let contracts = contracts(&args.contracts, &source, &target).await?;

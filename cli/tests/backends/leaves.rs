@@ -119,17 +119,22 @@ fn complete_files() {
     place.assert_complete("c.db", "doctor");
 }
 
+/// The first lines of a client of an MCP server.
+const INITIALIZE: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+    r#""capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#,
+    "\n",
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    "\n",
+);
+
 fn mcp_ends() {
     use std::io::Write as _;
     let place = Place::new();
     let mut server = place.command(&["mcp", "--store", "sqlite:a.db"]);
     let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = [
-        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
-        r#""capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#,
-        "\n",
-        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-        "\n",
+        INITIALIZE,
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"note_put","#,
         r#""arguments":{"key":"k","text":"kept"}}}"#,
         "\n",
@@ -283,11 +288,12 @@ fn verifies() {
     let (text, _) = place.run(&["verify", "sqlite:a.db", "--repair"], 0);
     assert!(text.contains("the copy from before is a.db.before-repair-"), "{text}");
     place.assert_complete("a.db", "verify --repair");
-    for url in ["memory:", "sqlite:none.db"] {
-        place.run(&["verify", url], 2);
-    }
-    let (_, err) = place.run(&["verify", "memory:"], 2);
-    assert!(err.contains("memory: the backend has no verification"), "{err}");
+    place.run(&["verify", "sqlite:none.db"], 2);
+    // A URL of memory names a new backend.
+    let (text, _) = place.run(&["verify", "memory:"], 0);
+    assert!(text.contains("0 records read, 0 faults"), "{text}");
+    let (_, err) = place.run(&["verify", "memory:", "--repair"], 0);
+    assert_eq!(err, "");
 }
 
 /// Mounts the folder read-only, for the command alone.
@@ -316,4 +322,27 @@ fn read_only_medium() {
         assert!(reader[0] == "dump" || !out.is_empty(), "{reader:?}: {err}");
         assert_eq!(place.files(), before, "{reader:?}");
     }
+    if cfg!(feature = "mcp") {
+        mcp_reads(&place);
+        assert_eq!(place.files(), before);
+    }
+}
+
+/// Reads through an MCP server, on a read-only medium.
+fn mcp_reads(place: &Place) {
+    use std::io::Write as _;
+    let program = [LARDER, "mcp", "--read-only", "--store", "sqlite:a.db"];
+    let mut server = mounted(place.0.path(), &program);
+    let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let call = concat!(
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"note_get","#,
+        r#""arguments":{"key":"k"}}}"#
+    );
+    let mut input = server.stdin.take().unwrap();
+    input.write_all([INITIALIZE, call, "\n"].concat().as_bytes()).unwrap();
+    let answers = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
+    let answer = answers.map(Result::unwrap).find(|line| line.contains("\"id\":2")).expect("no answer");
+    assert!(answer.contains("found") && !answer.contains("\"isError\":true"), "{answer}");
+    drop(input);
+    assert!(server.wait().unwrap().success());
 }

@@ -109,7 +109,8 @@ fn run_group(group: &str) {
     for (name, text) in &page.files {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
-    let databases = (group == "postgres").then(Databases::make);
+    let databases =
+        (group == "postgres").then(|| ["a", "b"].map(|name| Database::new("LARDER_POSTGRES_URL", name)));
     let mut count = 0;
     for shown in page.blocks.iter().filter(|(name, _)| name == group).flat_map(|(_, commands)| commands) {
         run(shown, folder.path(), databases.as_ref());
@@ -118,7 +119,7 @@ fn run_group(group: &str) {
     assert!(count >= 2, "only {count} commands");
 }
 
-fn run(shown: &Shown, folder: &Path, databases: Option<&Databases>) {
+fn run(shown: &Shown, folder: &Path, databases: Option<&[Database; 2]>) {
     let larder = Path::new(env!("CARGO_BIN_EXE_larder")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let mut command = Command::new("bash");
@@ -128,8 +129,8 @@ fn run(shown: &Shown, folder: &Path, databases: Option<&Databases>) {
         // redis-cli takes an empty user name literally.
         command.env("REDIS_URL", url.replace("://:", "://default:"));
     }
-    if let Some(databases) = databases {
-        command.env("DATABASE_URL", &databases.urls[0]).env("RESTORED_URL", &databases.urls[1]);
+    if let Some([first, second]) = databases {
+        command.env("DATABASE_URL", &first.url).env("RESTORED_URL", &second.url);
     }
     let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).join("\n");
@@ -176,30 +177,26 @@ fn is_like(printed: &str, shown: &str) -> bool {
     rest.is_empty() || shown.ends_with('…')
 }
 
-/// Two databases for this test only.
-struct Databases {
-    urls: [String; 2],
+/// A new database on the server of a variable, which is removed at the end.
+pub(crate) struct Database {
+    pub(crate) url: String,
+    server: String,
+    name: String,
 }
 
-impl Databases {
-    fn make() -> Self {
-        let url = std::env::var("LARDER_POSTGRES_URL").unwrap();
-        let urls = ["a", "b"].map(|name| {
-            let name = format!("larder_operations_{}_{name}", std::process::id());
-            statement(&url, &format!("CREATE DATABASE {name}"));
-            with_database(&url, &name)
-        });
-        Self { urls }
+impl Database {
+    pub(crate) fn new(variable: &str, name: &str) -> Self {
+        let server = std::env::var(variable).unwrap();
+        let name = format!("larder_operations_{}_{name}", std::process::id());
+        let url = with_database(&server, &name);
+        statement(&server, &format!("CREATE DATABASE {name}"));
+        Self { url, server, name }
     }
 }
 
-impl Drop for Databases {
+impl Drop for Database {
     fn drop(&mut self) {
-        let url = std::env::var("LARDER_POSTGRES_URL").unwrap();
-        for made in &self.urls {
-            let name = made.rsplit('/').next().unwrap().split('?').next().unwrap();
-            statement(&url, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
-        }
+        statement(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
 }
 

@@ -21,7 +21,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::event::KeyValueEventStore;
 use super::message::{self, MESSAGE_BYTES_MAX as BODY_BYTES_MAX, Verdict};
@@ -187,7 +187,11 @@ pub async fn serve_http(
     let config = options.config(address.port());
     let ended = config.cancellation_token.clone();
     let manager = Arc::new(options.manager());
-    let gate = Arc::new(SessionGate { manager: Arc::clone(&manager), sessions_max: options.sessions_max });
+    let gate = Arc::new(SessionGate {
+        manager: Arc::clone(&manager),
+        sessions_max: options.sessions_max,
+        starting: Mutex::default(),
+    });
     let service = StreamableHttpService::new(move || Ok(server.clone()), manager, config);
     let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     let mut stop = std::pin::pin!(stop);
@@ -232,12 +236,14 @@ pub async fn serve_http(
 struct SessionGate {
     manager: Arc<LocalSessionManager>,
     sessions_max: usize,
+    /// Held from the check of the limit until the session exists, so that one session starts at a time.
+    starting: Mutex<()>,
 }
 
 impl SessionGate {
-    /// Returns true if the message starts a session, and no further session fits.
-    async fn refuses(&self, message: &[u8]) -> bool {
-        starts_session(message) && self.manager.sessions.read().await.len() >= self.sessions_max
+    /// Returns true if no further session fits.
+    async fn is_full(&self) -> bool {
+        self.manager.sessions.read().await.len() >= self.sessions_max
     }
 }
 
@@ -277,7 +283,8 @@ async fn respond(
             );
         }
     };
-    if gate.refuses(&body).await {
+    let starting = if starts_session(&body) { Some(gate.starting.lock().await) } else { None };
+    if starting.is_some() && gate.is_full().await {
         let reason = "Service Unavailable: too many sessions are open; end one, or try again in five minutes";
         return refused(StatusCode::SERVICE_UNAVAILABLE, reason);
     }

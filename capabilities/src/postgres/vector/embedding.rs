@@ -8,7 +8,7 @@ pub(super) fn to_bytes(embedding: &Embedding) -> Vec<u8> {
 }
 
 /// Returns the embedding in such a column; `None` if the bytes are malformed.
-pub(super) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
+pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
     let (values, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
         return None;
@@ -18,7 +18,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
 
 /// Returns the embedding scaled to length 1. The 32-bit sums of pgvector would overflow or underflow with the
 /// lengths that embeddings may have.
-pub(super) fn direction(embedding: &Embedding) -> impl Iterator<Item = f32> {
+pub(crate) fn direction(embedding: &Embedding) -> impl Iterator<Item = f32> {
     let squares = embedding.as_slice().iter().map(|value| f64::from(*value) * f64::from(*value));
     let norm = squares.sum::<f64>().sqrt();
     embedding.as_slice().iter().map(move |value| narrow(f64::from(*value) / norm))

@@ -1,6 +1,6 @@
 //! Checks and installs pgvector, and adds its column.
 
-use larder_kernel::{Error, ErrorKind};
+use larder_kernel::{Error, ErrorKind, Outcome};
 use pgvector::Vector;
 use sqlx::{PgConnection, Row};
 
@@ -27,17 +27,39 @@ struct Found {
     visible: bool,
 }
 
+/// The state of the database after an opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// Documents can be read, written and searched.
+    Complete,
+    /// Some documents lack their direction; the caller must run [`fill`].
+    Incomplete,
+    /// Nothing is prepared and nothing may be created, and there are no documents. So every read is empty.
+    Empty,
+}
+
+/// The error of a call that needs what only an opening for writing prepares.
+pub(super) fn unprepared(operation: &'static str) -> Error {
+    let message = "the schema is not prepared for vectors; open the vectors once with `migrate=auto`";
+    Error::new(ErrorKind::Unsupported, operation, message).with_outcome(Outcome::NotApplied)
+}
+
+/// Returns true if a document exists, in any namespace.
+pub(super) async fn has_documents(connection: &mut PgConnection) -> Fallible<bool> {
+    let any = sqlx::query_scalar("SELECT EXISTS (SELECT FROM larder.documents)");
+    Ok(any.fetch_one(connection).await?)
+}
+
 /// Ensures that the extension and its column exist, and creates them if that is allowed. Runs in a
-/// transaction. Returns true if the column is complete; otherwise the caller must run [`fill`].
-pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> Fallible<bool> {
+/// transaction.
+pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> Fallible<Readiness> {
     let mut found = look(connection).await?;
     if found.version.is_none() || !found.complete {
         if migrate == Migrate::Check {
-            return Err(refused(
-                "the schema has no tables for vectors yet; open the vectors once with \
-                                `migrate=auto`",
-            )
-            .into());
+            if has_documents(connection).await? {
+                return Err(unprepared(OPEN).into());
+            }
+            return Ok(Readiness::Empty);
         }
         found = look_alone(connection).await?;
     }
@@ -69,7 +91,7 @@ pub(super) async fn ensure(connection: &mut PgConnection, migrate: Migrate) -> F
             .execute(connection)
             .await?;
     }
-    Ok(found.complete)
+    Ok(if found.complete { Readiness::Complete } else { Readiness::Incomplete })
 }
 
 /// Computes the missing directions of some documents, or marks the column as complete if none is missing.

@@ -54,6 +54,17 @@ impl Cluster {
         Ok(self.node(address))
     }
 
+    /// Returns the nodes that hold slots.
+    pub(crate) fn holders(&self) -> Fallible<Vec<Arc<NodeConnections>>> {
+        let slots = Arc::clone(&lock(&self.slots));
+        let addresses: std::collections::BTreeSet<&Address> =
+            slots.ranges.iter().map(|(.., address)| address).collect();
+        if addresses.is_empty() {
+            return Err(not_ready().into());
+        }
+        Ok(addresses.into_iter().map(|address| self.node(address)).collect())
+    }
+
     /// Returns the node that a redirection names.
     pub(crate) fn named(&self, address: &str) -> Fallible<Arc<NodeConnections>> {
         let address = address
@@ -116,17 +127,6 @@ impl Cluster {
             weakest = weakest.min(self.node(address).shared().await?.info.durability);
         }
         Ok(weakest)
-    }
-
-    /// Returns every node that holds slots.
-    pub(crate) fn holders(&self) -> Vec<Arc<NodeConnections>> {
-        let slots = Arc::clone(&lock(&self.slots));
-        let mut seen = std::collections::HashSet::new();
-        let addresses = slots.ranges.iter().map(|(.., address)| address);
-        addresses
-            .filter(|address| seen.insert((*address).clone()))
-            .map(|address| self.node(address))
-            .collect()
     }
 
     /// Returns the addresses of the nodes that hold slots, and of those in the URL.

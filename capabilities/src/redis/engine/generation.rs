@@ -6,8 +6,8 @@ use bytes::Bytes;
 use larder_kernel::{ErrorKind, Outcome, Result};
 use redis::Value;
 
+use super::Engine;
 use super::node::NodeConnections;
-use super::{Engine, Topology};
 use crate::redis::decode;
 use crate::redis::failure::Fallible;
 use crate::redis::script::{Call, Script};
@@ -49,7 +49,7 @@ impl Engine {
             failure.into_error(OPERATION).with_idempotent(true).with_outcome(Outcome::Unknown)
         };
         let (mut drawn, mut refused) = (0, None);
-        for node in self.inner.topology.holders() {
+        for node in self.inner.topology.holders().map_err(failed)? {
             let mut cursor = Bytes::from_static(b"0");
             loop {
                 let (next, keys) = scan(&node, &cursor).await.map_err(failed)?;
@@ -100,16 +100,6 @@ async fn scan(node: &NodeConnections, cursor: &[u8]) -> Fallible<(Bytes, Vec<Byt
     let keys: Result<Vec<Bytes>> =
         decode::array(keys)?.into_iter().map(|key: Value| Ok(decode::bytes(key)?.into())).collect();
     Ok((decode::bytes(next)?.into(), keys?))
-}
-
-impl Topology {
-    /// Returns every server that holds keys.
-    fn holders(&self) -> Vec<std::sync::Arc<NodeConnections>> {
-        match self {
-            Self::Single(node) => vec![std::sync::Arc::clone(node)],
-            Self::Cluster(cluster) => cluster.holders(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,18 @@ impl NodeConnections {
         Ok((self.settle(generation, into_result(first))?, self.settle(generation, into_result(second))?))
     }
 
+    /// Sends commands together on the shared connection, and returns their replies, including errors.
+    pub(crate) async fn send_all(&self, commands: Vec<Cmd>) -> Fallible<Vec<Value>> {
+        let (shared, count) = (self.shared().await?, commands.len());
+        let mut all = Pipeline::with_capacity(count);
+        for command in commands {
+            all.add_command(command);
+        }
+        let mut connection = shared.connection.clone();
+        let answers = connection.send_packed_commands(&all, 0, count).await;
+        self.settle(shared.generation, answers)
+    }
+
     /// Sends a command to the server that a slot is moving to.
     pub(crate) async fn send_asking(&self, command: &Cmd) -> Fallible<Value> {
         let (generation, [_, reply]) = self.exchange(&redis::cmd("ASKING"), command).await?;

@@ -10,7 +10,7 @@ use larder_kernel::{
 use redis::Value;
 
 use super::super::decode;
-use super::super::engine::Engine;
+use super::super::engine::{Engine, Followed};
 use super::super::failure::corrupt;
 use super::super::script::millis;
 use super::address::Address;
@@ -32,14 +32,19 @@ struct ThreadLog {
 
 /// Returns the events after a `Seq`, and then the events to come.
 pub(super) fn follow(engine: Engine, address: Address, after: Seq) -> HistoryEvents {
-    let subscriber = engine.notifier().subscribe(address.place().channel());
+    let followed = Followed::Thread(address.head());
+    let subscriber = engine.notifier().subscribe(address.place().channel(), followed);
     follow::follow(ThreadLog { engine, address }, subscriber, after)
 }
 
 #[async_trait]
 impl EventLog for ThreadLog {
     async fn page(&self, after: Seq) -> Result<VecDeque<HistoryEvent>> {
-        page(&self.engine, &self.address, after).await
+        let page = page(&self.engine, &self.address, after).await?;
+        if page.is_empty() {
+            self.engine.notifier().reached(&self.address.place().channel(), (after.get(), 0));
+        }
+        Ok(page)
     }
 
     async fn watch(&self, lease: Duration) -> Result<bool> {

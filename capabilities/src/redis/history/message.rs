@@ -9,6 +9,7 @@ use redis::Value;
 use super::super::decode;
 use super::super::failure::corrupt;
 use super::super::script::Call;
+use crate::verify::message::Columns;
 
 const OPERATION: &str = "history.read";
 /// The first byte of a body that begins with its author. JSON never begins with it.
@@ -102,6 +103,20 @@ impl Entry {
         let named = self.body().strip_prefix(&[AUTHOR])?;
         let message = named.splitn(3, |byte| *byte == 0).nth(2)?;
         Some(self.stored.len() - message.len())
+    }
+
+    /// Checks the stored message against its size, run and author.
+    pub(super) fn check(&self) -> std::result::Result<Arc<ChatMessage>, String> {
+        const DAMAGED: &str = "its body is damaged";
+        let named = self.body().strip_prefix(&[AUTHOR]).ok_or(DAMAGED)?;
+        let mut parts = named.splitn(3, |byte| *byte == 0);
+        let mut part = || parts.next().ok_or_else(|| DAMAGED.to_owned());
+        let (author, role, body) = (part()?, part()?, part()?);
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| DAMAGED.to_owned());
+        let run = text(self.run())?;
+        let (author, role) = (text(author)?, text(role)?);
+        let bytes = i64::try_from(self.bytes).unwrap_or(i64::MAX);
+        Columns { body, bytes, run: (!run.is_empty()).then_some(run), author, role }.check()
     }
 
     pub(super) fn into_message(self) -> Result<Arc<ChatMessage>> {

@@ -8,7 +8,7 @@ use larder_kernel::{KeyValueEvent, KeyValueEventKind, KeyValueEvents, Result, Re
 use redis::Value;
 
 use super::super::decode;
-use super::super::engine::Engine;
+use super::super::engine::{Engine, Followed};
 use super::super::key::Entity;
 use super::super::script::{Call, NUMBER_MAX, Script};
 use super::rows::expiry;
@@ -31,7 +31,8 @@ pub(super) async fn follow(
     prefix: &str,
     after: Revision,
 ) -> Result<KeyValueEvents> {
-    let subscriber = engine.notifier().subscribe(bucket.channel());
+    let followed = Followed::Bucket(bucket.part("meta"));
+    let subscriber = engine.notifier().subscribe(bucket.channel(), followed);
     // No bucket reaches the greatest number that scripts support.
     let after = Revision::new(after.get().min(NUMBER_MAX)).in_generation(after.generation());
     change_log::follow(BucketLog { engine, bucket, prefix: prefix.to_owned(), subscriber }, after).await
@@ -48,7 +49,13 @@ impl ChangeLog for BucketLog {
             .number(PAGE_CHANGES_MAX)
             .number(PAGE_BYTES_MAX);
         let answer = self.engine.read(OPERATION, &CHANGES, &call).await?;
-        page(answer).map_err(|error| error.in_operation(OPERATION))
+        let page = page(answer).map_err(|error| error.in_operation(OPERATION))?;
+        if let (false, Ok(last), Ok(forgotten)) =
+            (page.more, i64::try_from(page.last.get()), i64::try_from(page.forgotten))
+        {
+            self.engine.notifier().reached(&self.bucket.channel(), (last, forgotten));
+        }
+        Ok(page)
     }
 
     fn mark_seen(&mut self) {

@@ -8,7 +8,7 @@ use crate::redis::key::Entity;
 use crate::redis::script::Call;
 
 /// The parts of a board, in the order in which scripts expect their keys.
-const BOARD_PARTS: [&str; 7] = ["board", "tasks", "state", "results", "order", "leases", "lapsed"];
+pub(super) const BOARD_PARTS: [&str; 7] = ["board", "tasks", "state", "results", "order", "leases", "lapsed"];
 
 /// A conversation on the server.
 pub(super) struct Conversation {

@@ -1,16 +1,17 @@
 //! The rows: each is decoded as its store decodes it, and compared with itself.
 
 use larder_kernel::{
-    AgentId, AgentRole, BucketName, CollectionName, DocumentId, EntityId, EntityType, Key, Namespace,
-    RelationshipId, RelationshipType, RunId, SessionId, TaskId, TaskStatus,
+    AgentId, BucketName, CollectionName, DocumentId, EntityId, EntityType, Key, Namespace, RelationshipId,
+    RelationshipType, SessionId, TaskId, TaskStatus,
 };
 use rusqlite::Connection;
 use rusqlite::Row;
 
-use super::super::failure::Fallible;
+use super::super::failure::{Failure, Fallible};
 use super::super::value::{self, length};
 use super::super::vector;
 use super::noted;
+use crate::verify::message::Columns;
 use crate::verify::{Fault, FaultKind, Faults};
 
 /// A table, the place of each row in words, and the check of a row.
@@ -19,7 +20,7 @@ struct RowCheck {
     /// Selects the place first.
     sql: &'static str,
     /// Returns the observation if the row is damaged. An error means that it cannot be decoded.
-    check: fn(&Row<'_>) -> Fallible<Option<String>>,
+    check: fn(&Row<'_>, &Faults) -> Fallible<Option<String>>,
 }
 
 /// Reads every row.
@@ -32,7 +33,7 @@ fn run(check: &RowCheck, connection: &Connection, faults: &Faults) -> Fallible<(
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         faults.read(1);
-        let seen = match (check.check)(row) {
+        let seen = match (check.check)(row, faults) {
             Ok(None) => continue,
             Ok(Some(seen)) => seen,
             Err(_) => "it cannot be decoded".to_owned(),
@@ -48,7 +49,7 @@ const CHECKS: &[RowCheck] = &[
         subject: "threads",
         sql: "SELECT 'thread ' || namespace || ' ' || agent || '/' || session, namespace, agent, session
               FROM threads ORDER BY id",
-        check: |row| {
+        check: |row, _| {
             value::id::<Namespace>(row, 1)?;
             value::id::<AgentId>(row, 2)?;
             value::id::<SessionId>(row, 3).map(|_| None)
@@ -59,7 +60,9 @@ const CHECKS: &[RowCheck] = &[
         sql: "SELECT coalesce((SELECT printf('message %d of the thread ', m.seq) || t.namespace || ' ' ||
                     t.agent || '/' || t.session FROM threads t WHERE t.id = m.thread),
                     printf('message %d of thread row %d', m.seq, m.thread)),
-                m.body, m.bytes, m.run, m.author, m.author_role FROM messages m ORDER BY m.rowid",
+                m.body, m.bytes, m.run, m.author, m.author_role,
+                (SELECT t.namespace FROM threads t WHERE t.id = m.thread)
+              FROM messages m ORDER BY m.rowid",
         check: message,
     },
     RowCheck {
@@ -67,7 +70,7 @@ const CHECKS: &[RowCheck] = &[
         sql:
             "SELECT 'key ' || namespace || ' ' || bucket || ' ' || key, namespace, bucket, key, length(value)
               FROM kv_entries ORDER BY rowid",
-        check: |row| {
+        check: |row, _| {
             value::id::<Namespace>(row, 1)?;
             value::id::<BucketName>(row, 2)?;
             value::id::<Key>(row, 3)?;
@@ -81,7 +84,7 @@ const CHECKS: &[RowCheck] = &[
                 d.id, d.metadata, d.content,
                 (SELECT c.name FROM collections c WHERE c.key = d.collection)
               FROM documents d ORDER BY d.key",
-        check: |row| {
+        check: |row, _| {
             value::id::<DocumentId>(row, 1)?;
             value::metadata(row, 2)?;
             value::text(row, 3)?;
@@ -101,7 +104,7 @@ const CHECKS: &[RowCheck] = &[
         subject: "entities",
         sql: "SELECT 'entity ' || namespace || ' ' || id, namespace, id, entity_type, properties
               FROM entities ORDER BY key",
-        check: |row| {
+        check: |row, _| {
             value::id::<Namespace>(row, 1)?;
             value::id::<EntityId>(row, 2)?;
             value::id::<EntityType>(row, 3)?;
@@ -112,7 +115,7 @@ const CHECKS: &[RowCheck] = &[
         subject: "relationships",
         sql: "SELECT 'relationship ' || namespace || ' ' || id, id, relationship_type, properties
               FROM relationships ORDER BY key",
-        check: |row| {
+        check: |row, _| {
             value::id::<RelationshipId>(row, 1)?;
             value::id::<RelationshipType>(row, 2)?;
             value::metadata(row, 3).map(|_| None)
@@ -122,7 +125,7 @@ const CHECKS: &[RowCheck] = &[
         subject: "boards",
         sql: "SELECT 'board ' || namespace || ' ' || conversation || '/' || agent, label, conversation, agent
               FROM boards ORDER BY key",
-        check: |row| {
+        check: |row, _| {
             value::optional_text(row, 1)?;
             value::id::<SessionId>(row, 2)?;
             value::id::<AgentId>(row, 3).map(|_| None)
@@ -138,25 +141,26 @@ const CHECKS: &[RowCheck] = &[
     },
 ];
 
-fn message(row: &Row<'_>) -> Fallible<Option<String>> {
-    let Some(message) = row.get_ref(1)?.as_blob().ok().and_then(crate::message::decode) else {
-        return Ok(Some("its body is damaged".to_owned()));
+fn message(row: &Row<'_>, faults: &Faults) -> Fallible<Option<String>> {
+    let text = |column| Ok::<_, Failure>(row.get_ref(column)?.as_str().unwrap_or("\0"));
+    let columns = Columns {
+        body: row.get_ref(1)?.as_blob().unwrap_or_default(),
+        bytes: row.get(2)?,
+        run: row.get_ref(3)?.as_str_or_null().unwrap_or(Some("\0")),
+        author: text(4)?,
+        role: text(5)?,
     };
-    let (bytes, measured): (i64, i64) = (row.get(2)?, length(message.size_bytes()));
-    if bytes != measured {
-        return Ok(Some(format!("its row says {bytes} bytes; its body has {measured}")));
+    let message = match columns.check() {
+        Ok(message) => message,
+        Err(seen) => return Ok(Some(seen)),
+    };
+    if let (Some(namespace), place) = (row.get::<_, Option<String>>(6)?, row.get::<_, String>(0)?) {
+        message.blobs.iter().for_each(|blob| faults.names_blob(&namespace, blob.key.as_str(), &place));
     }
-    let run: Option<String> = row.get(3)?;
-    let author = message.author.as_ref();
-    let role = author.and_then(|author| author.role.as_ref());
-    let matches = run.as_deref() == message.run.as_ref().map(RunId::as_str)
-        && row.get_ref(4)?.as_bytes().ok()
-            == Some(author.map_or("", |author| author.agent.as_str()).as_bytes())
-        && row.get_ref(5)?.as_bytes().ok() == Some(role.map_or("", AgentRole::as_str).as_bytes());
-    Ok((!matches).then(|| "its row names another run or author than its body".to_owned()))
+    Ok(None)
 }
 
-fn embedding(row: &Row<'_>) -> Fallible<Option<String>> {
+fn embedding(row: &Row<'_>, _: &Faults) -> Fallible<Option<String>> {
     let Some(embedding) = row.get_ref(1)?.as_blob().ok().and_then(vector::embedding_of) else {
         return Ok(Some("its numbers are damaged".to_owned()));
     };
@@ -171,7 +175,7 @@ fn embedding(row: &Row<'_>) -> Fallible<Option<String>> {
     Ok(differs.then(|| "its length does not match its numbers".to_owned()))
 }
 
-fn task(row: &Row<'_>) -> Fallible<Option<String>> {
+fn task(row: &Row<'_>, _: &Faults) -> Fallible<Option<String>> {
     value::id::<TaskId>(row, 1)?;
     let status: String = row.get(2)?;
     if TaskStatus::from_name(&status).is_none() {

@@ -182,6 +182,30 @@ pub(super) const CHECKS: &[SqlCheck] = &[
         )),
     },
     SqlCheck {
+        kind: Counter,
+        subject: "entity_revisions",
+        sql: "SELECT 'entity_revisions',
+                printf('last revision %d; the greatest revision in use is %d', last_revision, top)
+              FROM entity_revisions, (SELECT coalesce(max(revision), 0) AS top FROM entities)
+              WHERE last_revision < top",
+        repair: Some((
+            "raise the last revision",
+            "UPDATE entity_revisions SET last_revision =
+                max(last_revision, coalesce((SELECT max(revision) FROM entities), 0))",
+        )),
+    },
+    SqlCheck {
+        kind: Index,
+        subject: "threads",
+        sql: "SELECT 'thread ' || namespace || ' ' || agent || '/' || session, 'its expiry would be missed'
+              FROM threads WHERE expires_ms IS NOT NULL AND (sweep_ms IS NULL OR sweep_ms > expires_ms)",
+        repair: Some((
+            "look for the expiry at its time",
+            "UPDATE threads SET sweep_ms = expires_ms
+             WHERE expires_ms IS NOT NULL AND (sweep_ms IS NULL OR sweep_ms > expires_ms)",
+        )),
+    },
+    SqlCheck {
         kind: Reference,
         subject: "relationships",
         sql: "SELECT 'relationship ' || namespace || ' ' || id, 'its source or target does not exist'

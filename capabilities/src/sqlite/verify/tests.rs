@@ -101,6 +101,8 @@ const PLANTED: &[Planted] = &[
     ("UPDATE documents SET metadata = '{' WHERE id = 'd1'", Record, "document n c d1", false),
     ("UPDATE documents SET content = x'ff' WHERE id = 'd1'", Record, "document n c d1", false),
     ("UPDATE entities SET properties = '[' WHERE id = 'e1'", Record, "entity n e1", false),
+    ("UPDATE entity_revisions SET last_revision = 0", Counter, "entity_revisions", true),
+    ("UPDATE threads SET expires_ms = 9, sweep_ms = 10", Index, "thread n a/s", true),
     ("DELETE FROM entities WHERE id = 'e2'", Reference, "relationship n r", false),
     ("UPDATE entities SET namespace = 'other' WHERE id = 'e2'", Reference, "relationship n r", false),
     ("UPDATE tasks SET status = 'odd' WHERE id = 't2'", Record, "task n conv/a t2", false),
@@ -184,6 +186,36 @@ async fn a_verification_sees_one_state_and_disturbs_no_writer() {
     }
     writing.await.unwrap();
     assert_eq!(found(&path).await.faults, []);
+}
+
+#[cfg(all(feature = "fs", unix))]
+#[tokio::test]
+async fn a_message_whose_blob_is_gone_is_a_finding() {
+    use larder_kernel::{BlobKey, BlobRef, BlobStoreExt};
+
+    use crate::driver::{BackendUrl, Driver, StoresRequest};
+
+    let folder = TempDir::new().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("blobs.db").display());
+    let location = || super::super::SqliteDriver.read(&BackendUrl::parse(&url).unwrap()).unwrap();
+    let connection = location().open().await.unwrap();
+    let stores = connection.stores(&StoresRequest::new(ns())).await;
+    let (history, blobs) = (stores.history().unwrap(), stores.blobs().unwrap());
+    let key = |key: &str| BlobKey::new(key).unwrap();
+    for name in ["kept", "gone"] {
+        blobs.put_bytes(&key(name), "x".into()).await.unwrap();
+        let message = ChatMessage::user("see").with_blob(BlobRef::new(key(name)));
+        let thread = Thread::new("a", name).unwrap();
+        history.append_many(&thread, vec![message], AppendOptions::default()).await.unwrap();
+    }
+    blobs.delete(&key("gone")).await.unwrap();
+    connection.close().await;
+    let faults = Faults::default();
+    location().verify(&faults).await.unwrap();
+    let found = faults.take().faults;
+    let [fault] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((fault.kind, fault.place.as_str()), (Reference, "message 1 of the thread n a/gone"));
+    assert!(fault.seen.contains("gone"), "{fault:?}");
 }
 
 #[tokio::test]

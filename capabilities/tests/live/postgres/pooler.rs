@@ -32,7 +32,7 @@ const TRACES: &str = "SELECT current_setting('statement_timeout') || ' ' || curr
         || ' ' || current_setting('idle_session_timeout')
         || ' ' || (SELECT count(*) FROM pg_listening_channels())
         || ' ' || (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())
-        || ' ' || (SELECT count(*) FROM pg_prepared_statements)";
+        || ' ' || (SELECT count(*) FROM pg_prepared_statements WHERE NOT starts_with(name, 'PGBOUNCER_'))";
 const NO_TRACES: &str = "0 0 on \"$user\", public 0 0 0 0";
 
 /// A stranger on the same pooler: looks at its session again and again, and counts its errors.

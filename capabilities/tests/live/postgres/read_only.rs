@@ -106,3 +106,37 @@ pub(crate) async fn every_store_reads_from_a_read_only_database() {
     })
     .await;
 }
+
+/// Once, an opening that only reads failed, so that `dump` and `copy` of such a database did.
+pub(crate) async fn a_database_that_never_held_vectors_reads_as_empty() {
+    with_database("readonly_bare", async |url: String| {
+        open(&url).await.unwrap().close().await;
+        let postgres = open(&format!("{url}?migrate=check")).await.unwrap();
+        let vectors = postgres.vectors(namespace(), None).await.unwrap();
+        let (space, id) = (CollectionName::new("s").unwrap(), DocumentId::new("d").unwrap());
+        let embedding = Embedding::new(vec![1.0, 0.0]).unwrap();
+        let search = SearchRequest::new(embedding.clone());
+        assert_eq!(vectors.list_collections(PageRequest::first(10)).await.unwrap().items, []);
+        assert_eq!(vectors.get(&space, std::slice::from_ref(&id)).await.unwrap(), [None]);
+        assert_eq!(vectors.count(&space, None).await.unwrap(), 0);
+        assert_eq!(vectors.search_batch(&space, &[search.clone(), search.clone()]).await.unwrap().len(), 2);
+        let document = || vec![Document::new(id.clone(), "text").with_embedding(embedding.clone())];
+        let error = vectors.put(&space, document(), PutMode::Upsert).await.unwrap_err();
+        says(&error, ErrorKind::Unsupported, &["migrate=auto"]);
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let extensions = "SELECT count(*) FROM pg_extension WHERE extname = 'vector'";
+        assert_eq!(sqlx::query_scalar::<_, i64>(extensions).fetch_one(&mut admin).await.unwrap(), 0);
+
+        let writer = open(&url).await.unwrap().vectors(namespace(), None).await.unwrap();
+        assert_eq!(vectors.search(&space, &search).await.unwrap().len(), 0);
+        writer.put(&space, document(), PutMode::Upsert).await.unwrap();
+        let error = vectors.search(&space, &search).await.unwrap_err();
+        says(&error, ErrorKind::Unavailable, &["open it again"]);
+        // Without pgvector, documents that exist cannot be read in full, so they are not called empty.
+        sqlx::raw_sql("DROP EXTENSION vector CASCADE").execute(&mut admin).await.unwrap();
+        let postgres = open(&format!("{url}?migrate=check")).await.unwrap();
+        let error = postgres.vectors(namespace(), None).await.unwrap_err();
+        says(&error, ErrorKind::Unsupported, &["migrate=auto"]);
+    })
+    .await;
+}

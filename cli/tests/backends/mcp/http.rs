@@ -62,6 +62,12 @@ pub(crate) async fn run(place: Arc<Place>) {
         assert_eq!(status(post(&server.url, INITIALIZE)).await, expected);
     }
 
+    // Of many that start together, no more than the limit do.
+    let server = place.http(&["--sessions-max", "3"], None);
+    let starts = (0..24).map(|_| status(post(&server.url, INITIALIZE)));
+    let started = futures_util::future::join_all(starts).await;
+    assert_eq!(started.iter().filter(|status| **status == StatusCode::OK).count(), 3, "{started:?}");
+
     let server = place.http(&[], Some("s3cret"));
     for token in [None, Some("another"), Some("")] {
         let request = post(&server.url, INITIALIZE);

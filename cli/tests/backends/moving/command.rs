@@ -8,13 +8,16 @@ use libtest_mimic::Trial;
 use super::fill::fill;
 use super::place::{Backend, Place};
 use super::read::{assert_same, everything};
-use super::trial;
+use super::{live, trial};
+use crate::operations::Database;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("the_command_copies_and_says_so", copies),
         trial("the_command_dumps_and_loads", dumps_and_loads),
         trial("what_the_target_cannot_hold_is_named_and_counted", lacking),
+        live("a_database_that_never_held_vectors_is_dumped_and_copied", &["LARDER_POSTGRES_URL"], bare),
+        live("a_database_that_never_held_a_graph_of_age_is_dumped", &["LARDER_POSTGRES_URL"], bare_age),
         trial("an_erasure_leaves_nothing_and_asks_first", erases),
         trial("an_agent_or_a_session_is_erased_alone", erases_some),
     ]
@@ -104,6 +107,32 @@ async fn lacking() {
         let (_, said) = output(&["copy", &source.url, "redis://u:hunter2@127.0.0.1:1/0"], 2);
         assert!(said.contains("larder-full") && !said.contains("hunter2"), "{said}");
     }
+}
+
+/// Writes one message into a new database, and dumps and copies it.
+fn move_bare(url: &str, dumped: &str, line: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("in"), "{\"role\":\"user\",\"content\":\"Hello\"}\n").unwrap();
+    output(&["import", &path("in"), "--to", url, "--thread", "a/s"], 0);
+    let (_, said) = output(&["dump", dumped, &path("archive")], 0);
+    assert!(said.contains(line), "{said}");
+    let (said, _) = output(&["copy", dumped, &format!("sqlite:{}", path("larder.db"))], 0);
+    assert!(said.contains(line), "{said}");
+    let (said, _) = output(&["inspect", dumped], 0);
+    assert!(!said.is_empty());
+}
+
+async fn bare() {
+    let database = Database::new("LARDER_POSTGRES_URL", "bare");
+    move_bare(&database.url, &database.url, "vectors    0 records");
+}
+
+/// The server need not have AGE.
+async fn bare_age() {
+    let database = Database::new("LARDER_POSTGRES_URL", "bare_age");
+    let (_, rest) = database.url.split_once("://").unwrap();
+    move_bare(&database.url, &format!("age://{rest}"), "graph      0 records");
 }
 
 async fn erases() {
