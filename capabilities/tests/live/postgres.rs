@@ -51,7 +51,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     macro_rules! trials {
         ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
     }
-    let trials = trials![
+    let mut trials = trials![
         a_dropped_future_never_poisons_the_pool;
         a_future_dropped_outside_every_runtime_releases_its_permit;
         connections::callers_share_the_connections_that_a_role_may_have;
@@ -107,7 +107,6 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         writers::concurrent_appends_share_a_statement;
         writers::a_thread_that_somebody_works_on_holds_up_no_other;
     ];
-    let mut trials = trials;
     trials.extend(trials_with_more_servers());
     #[cfg(feature = "sqlx-interop")]
     let trials = {
