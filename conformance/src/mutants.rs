@@ -100,6 +100,7 @@ pub struct Mutant {
     pub defect: String,
     /// The clauses that forbid the defect; a case of each must fail. Empty for a control.
     pub clauses: &'static [&'static str],
+    narrow: bool,
     make: Arc<Make>,
 }
 
@@ -111,13 +112,27 @@ impl Mutant {
         make: impl Fn() -> Arc<dyn Harness> + Send + Sync + 'static,
     ) -> Self {
         let defect = if clauses.is_empty() { "Nothing is wrong.".to_owned() } else { sentence(name) };
-        Self { contract, name: format!("{contract}.{name}"), defect, clauses, make: Arc::new(make) }
+        Self {
+            contract,
+            name: format!("{contract}.{name}"),
+            defect,
+            clauses,
+            narrow: false,
+            make: Arc::new(make),
+        }
     }
 
     /// Returns `true` for a control, in which every case must pass.
     #[must_use]
     pub fn is_control(&self) -> bool {
         self.clauses.is_empty()
+    }
+
+    /// Returns `true` if the store is wrong for many items, one value or one size only. The cases try these;
+    /// the other levels reach them by chance.
+    #[must_use]
+    pub fn is_narrow(&self) -> bool {
+        self.narrow
     }
 
     /// Returns a harness with a new in-memory backend.
@@ -147,10 +162,10 @@ pub fn all() -> Vec<Mutant> {
         blobs::mutants(),
         tasks::mutants(),
         key_value::mutants(),
-        many::mutants(),
-        narrow::mutants(),
     ];
-    all.into_iter().flatten().collect()
+    let narrow = [many::mutants(), narrow::mutants()].into_iter().flatten();
+    let narrow = narrow.map(|mutant| Mutant { narrow: true, ..mutant });
+    all.into_iter().flatten().chain(narrow).collect()
 }
 
 /// Converts a name such as `limit_0_returns_everything` to a sentence.
