@@ -19,8 +19,8 @@
 //! operations. Jepsen (Kingsbury, since 2013) and Toxiproxy (Shopify, 2014) have made these kinds of faults
 //! common.
 //!
-//! The level also includes [`edges`], faults outside of the connections, and [`cancellations`], which need no
-//! network: every call is dropped at every point where it waits.
+//! The level also includes faults outside of the connections, such as a moved folder or a silent server, and
+//! [`cancellations`], which need no network: every call is dropped at every point where it waits.
 
 mod cancel;
 mod edges;

@@ -12,7 +12,7 @@ use larder_kernel::{
     OptionSet, Result, Store, forward,
 };
 
-use crate::harness::{Harness, OpenOptions, Relayed, StoreSet};
+use crate::harness::{Edge, Harness, OpenOptions, Relayed, Staged, StoreSet};
 
 /// The behavior around each call.
 pub(crate) trait Hook: Clone + Send + Sync + 'static {
@@ -158,6 +158,11 @@ impl<H: Hook> Harness for HookedHarness<H> {
     /// Not hooked: the delays of a relay are not the backend's latency.
     async fn relayed(&self, relays: &[SocketAddr]) -> Result<Option<Relayed>> {
         self.inner.relayed(relays).await
+    }
+
+    /// Not hooked: the waits of a fault are not the backend's latency.
+    async fn stage(&self, edge: Edge) -> Result<Staged> {
+        self.inner.stage(edge).await
     }
 
     async fn destroy(&self) -> Result<()> {

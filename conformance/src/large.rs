@@ -19,9 +19,12 @@ pub(crate) const ITEMS_MIN: usize = 2_500;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LargeNamespaces(Arc<Inner>);
 
+/// A namespace that its first caller loads.
+type Loaded = Arc<OnceCell<Namespace>>;
+
 #[derive(Debug, Default)]
 struct Inner {
-    loaded: Mutex<BTreeMap<(Contract, &'static str), Arc<OnceCell<Namespace>>>>,
+    loaded: Mutex<BTreeMap<(Contract, &'static str), Loaded>>,
     /// The namespaces that a case began to load. A case that was aborted leaves a part of one.
     begun: Mutex<Vec<(Contract, Namespace)>>,
 }

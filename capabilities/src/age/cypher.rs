@@ -29,9 +29,8 @@ pub(super) async fn run(connection: &mut PgConnection, call: &Call<'_>) -> Falli
          SELECT '0'::ag_catalog.agtype; SET LOCAL age.enable_containment = off"
     );
     let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await;
-    match prepared.map_err(Failure::from) {
-        Err(failure) if is_absent(&failure) => return Ok(None),
-        prepared => drop(prepared?),
+    if let Err(failure) = prepared.map_err(Failure::from) {
+        return if is_absent(&failure) { Ok(None) } else { Err(failure) };
     }
     let rows = sqlx::query(AssertSqlSafe(statement(call)))
         .bind(Parameter(call.parameters.to_owned()))

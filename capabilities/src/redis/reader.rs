@@ -123,7 +123,7 @@ impl Reader<'_> {
     /// Returns whether a sorted set or a hash of an index has this member.
     pub(super) async fn has(&self, command: &str, key: &[u8], member: &str) -> Result<bool> {
         let found = self.ask(command, key, &[member.as_bytes()]).await;
-        Ok(self.or_fault(key, found.map(|found| decode::optional(found).is_some()))?)
+        self.or_fault(key, found.map(|found| decode::optional(found).is_some()))
     }
 
     /// Returns when the server removes a key; `None` if it keeps the key, or does not have it.

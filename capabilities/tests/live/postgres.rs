@@ -109,16 +109,22 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     ];
     trials.extend(trials_with_more_servers());
     #[cfg(feature = "sqlx-interop")]
-    let trials = {
-        trials.extend(trials![
-            plans::the_last_messages_are_read_backwards_and_no_others;
-            plans::no_statement_reads_a_whole_thread_for_a_few_rows;
-            plans::a_task_is_claimed_and_found_without_reading_the_board;
-            outage::a_pool_of_the_program_is_used_and_left_open;
-        ]);
-        trials
-    };
+    trials.extend(trials_of_plans(ignored));
     crate::groups::run("postgres", arguments, trials)
+}
+
+/// Returns the tests that use a pool of the program.
+#[cfg(feature = "sqlx-interop")]
+fn trials_of_plans(ignored: bool) -> Vec<Trial> {
+    macro_rules! trials {
+        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
+    }
+    trials![
+        plans::the_last_messages_are_read_backwards_and_no_others;
+        plans::no_statement_reads_a_whole_thread_for_a_few_rows;
+        plans::a_task_is_claimed_and_found_without_reading_the_board;
+        outage::a_pool_of_the_program_is_used_and_left_open;
+    ]
 }
 
 /// Returns the tests that need a second server in front of the first, or behind it.

@@ -22,7 +22,7 @@ use larder_kernel::{
     BucketName, Error, ErrorKind, Key, KeyValueStore, KeyValueStoreExt, Namespace, Outcome, PageRequest,
     Revision, Store,
 };
-use libtest_mimic::Arguments;
+use libtest_mimic::{Arguments, Trial};
 use tokio::io::AsyncWriteExt;
 
 use crate::trial::{trial, url};
@@ -32,7 +32,7 @@ const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
 
 /// Runs the tests of this group.
 pub(crate) fn group(arguments: &Arguments) -> bool {
-    let trials = vec![
+    let mut trials = vec![
         trial("a_wrong_password_is_a_typed_error_that_hides_it", SERVER, a_wrong_password),
         trial("a_server_without_tls_is_a_typed_error", SERVER, a_server_without_tls),
         trial("what_cannot_be_reached_is_a_typed_error", SERVER, what_cannot_be_reached),
@@ -73,11 +73,6 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             format::a_running_program_does_not_write_after_an_upgrade,
         ),
         trial("readers_from_before_lost_keys_are_refused", SERVER, emptied::readers_from_before_lost_keys),
-        trial(
-            "readers_from_before_lost_keys_of_a_cluster_are_refused",
-            CLUSTER,
-            emptied::readers_from_before_lost_keys_of_a_cluster,
-        ),
         trial("data_without_a_generation_gets_one_with_the_next_write", SERVER, emptied::data_without_one),
         trial(
             "idle_subscriptions_cost_a_few_requests_a_second",
@@ -94,6 +89,18 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             SERVER,
             verify::a_verification_during_writes_finds_nothing,
         ),
+    ];
+    trials.extend(trials_of_the_cluster());
+    crate::groups::run("redis", arguments, trials)
+}
+
+fn trials_of_the_cluster() -> Vec<Trial> {
+    vec![
+        trial(
+            "readers_from_before_lost_keys_of_a_cluster_are_refused",
+            CLUSTER,
+            emptied::readers_from_before_lost_keys_of_a_cluster,
+        ),
         trial(
             "corruptions_in_a_cluster_are_found_by_name",
             CLUSTER,
@@ -101,8 +108,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         ),
         trial("a_cluster_is_not_a_single_server", CLUSTER, a_cluster_is_not_a_single_server),
         trial("writers_during_an_erasure_in_a_cluster", CLUSTER, writers_during_an_erasure_in_a_cluster),
-    ];
-    crate::groups::run("redis", arguments, trials)
+    ]
 }
 
 /// Returns the servers of a URL, without scheme, user and path.

@@ -169,6 +169,7 @@ macro_rules! wrong_stores {
         $($name:ident: $defect:ident => [$($clause:literal),+]),+ $(,)?
     ) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(clippy::enum_variant_names, reason = "the names say what is wrong, and often the same")]
         enum Defect {
             $($defect),+
         }

@@ -88,6 +88,10 @@ pub(in super::super) async fn check(
     let found = reader.ends_ms(&place.key("values")).await?;
     let matches = values.is_empty() || found == end.map(|end| end + KEPT_MS);
     reader.expect(matches, Index, named, "the server does not remove its values after the last expiry");
+    check_registration(reader, index, name, named).await
+}
+
+async fn check_registration(reader: &Reader<'_>, index: &Entity, name: &str, named: &str) -> Result<()> {
     let registered = reader.has("ZSCORE", &index.part("names"), name).await?
         && reader.has("HGET", &index.part("epochs"), name).await?;
     reader.expect(registered, Index, named, "it is not in the list of buckets");

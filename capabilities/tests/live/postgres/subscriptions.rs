@@ -95,7 +95,7 @@ pub(crate) async fn idle_subscriptions_cost_one_statement_a_second() {
         let settled = settle(&mut admin).await;
         let while_idle = rate(&mut admin).await;
         assert!(while_idle <= 10.0, "{while_idle} transactions a second");
-        let change = async |admin: &mut PgConnection, lost: bool| {
+        let mut change = async |admin: &mut PgConnection, lost: bool| {
             if lost {
                 let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT \
                            pg_advisory%' AND datname = current_database() AND pid <> pg_backend_pid()";
@@ -109,7 +109,6 @@ pub(crate) async fn idle_subscriptions_cost_one_statement_a_second() {
             assert!(wakes.recv().await.unwrap().1);
             began.elapsed()
         };
-        let mut change = change;
         let notified = change(&mut admin, false).await;
         assert!(notified < Duration::from_secs(2), "{notified:?}");
         let lost = change(&mut admin, true).await;
