@@ -76,15 +76,16 @@ async fn board(reader: &Reader<'_>, place: &Place, agent: &[u8]) -> Result<()> {
         reader.add(Reference, task_named(id), "it has a result and does not exist");
     }
     let mut tasks = BTreeMap::new();
+    let bulk = |bytes: &Vec<u8>| Value::BulkString(bytes.clone());
+    let generation = counters.get(b"generation".as_slice()).map_or(Value::Nil, bulk);
     for id in ids {
         reader.faults.read(1);
         let (Some(fixed), Some(state)) = (fixed.get(id), states.get(id)) else {
             reader.add(Reference, task_named(id), "its fields or its state do not exist");
             continue;
         };
-        let bulk = |bytes: &Vec<u8>| Value::BulkString(bytes.clone());
         let result = results.get(id).map_or(Value::Nil, bulk);
-        match rows::task(Value::Array(vec![bulk(id), bulk(fixed), bulk(state), result])) {
+        match rows::task(Value::Array(vec![bulk(id), bulk(fixed), bulk(state), result, generation.clone()])) {
             Ok(task) => _ = tasks.insert(id.clone(), task),
             Err(_) => reader.add(Record, task_named(id), "it cannot be decoded"),
         }
