@@ -99,6 +99,16 @@ impl SummaryStore {
         self.put_drafts(thread, &kept).await
     }
 
+    /// Removes the replies of a thread.
+    pub(super) async fn drop_replies(&self, thread: &Thread) -> Result<()> {
+        let mut kept = self.drafts(thread).await?;
+        if kept.replies.is_empty() {
+            return Ok(());
+        }
+        kept.replies.clear();
+        self.put_drafts(thread, &kept).await
+    }
+
     async fn put_drafts(&self, thread: &Thread, kept: &Drafts) -> Result<()> {
         let Ok(value) = serde_json::to_vec(kept) else { return Ok(()) };
         let options = KeyValuePutOptions::default().with_ttl(self.ttl().map_or(TTL, |ttl| ttl.min(TTL)));

@@ -363,6 +363,8 @@ impl SummaryMaker {
         // A summary that includes a short part may grow by more than the part, within its limit.
         let grown = before.is_some() && tokens <= u64::from(self.settings.summary_tokens_max);
         if tokens >= replaced && !grown {
+            // Another process asks again, because this reply would fail again.
+            let _ = self.store.drop_replies(asking.thread).await;
             return Err(failed(
                 ErrorKind::Unexpected,
                 "the summary is not shorter than the messages that it replaces; the messages stay",
