@@ -11,14 +11,15 @@ use sha2::{Digest, Sha256};
 /// generation.
 const ANSWERS_MAX: usize = 2_048;
 
-type Key = [u8; 32];
+/// The digest of a question.
+pub(crate) type Question = [u8; 32];
 
 /// The newest replies of a model, by question.
 ///
 /// A reply is lost if the turn is cancelled, a later step fails or the store rejects the summary. The cache
 /// then serves the same question without a second model call.
 #[derive(Default)]
-pub(crate) struct Answers(Mutex<[HashMap<Key, String>; 2]>);
+pub(crate) struct Answers(Mutex<[HashMap<Question, String>; 2]>);
 
 impl fmt::Debug for Answers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,7 +28,7 @@ impl fmt::Debug for Answers {
 }
 
 impl Answers {
-    pub(crate) fn key(thread: &Thread, instructions: &str, question: &str) -> Key {
+    pub(crate) fn key(thread: &Thread, instructions: &str, question: &str) -> Question {
         let mut digest = Sha256::new();
         for part in [thread.agent.as_str(), thread.session.as_str(), instructions, question] {
             digest.update(check::size(part.len()).to_be_bytes());
@@ -36,12 +37,12 @@ impl Answers {
         digest.finalize().into()
     }
 
-    pub(crate) fn find(&self, key: &Key) -> Option<String> {
+    pub(crate) fn find(&self, key: &Question) -> Option<String> {
         let generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         generations.iter().find_map(|answers| answers.get(key)).cloned()
     }
 
-    pub(crate) fn put(&self, key: Key, answer: String) {
+    pub(crate) fn put(&self, key: Question, answer: String) {
         let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if generations[0].len() >= ANSWERS_MAX {
             generations[1] = std::mem::take(&mut generations[0]);

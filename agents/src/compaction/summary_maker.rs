@@ -13,7 +13,7 @@ use larder_kernel::{
 };
 use tokio::runtime::Handle;
 
-use super::answers::Answers;
+use super::answers::{Answers, Question};
 use super::knowledge::KnowledgeBase;
 use super::paid_summary::base_of_messages;
 use super::render::render_transcript;
@@ -56,12 +56,7 @@ impl Asking<'_> {
     pub(super) async fn ask(&mut self, instructions: &str, question: String) -> Result<String> {
         let SummaryMaker { answers, store, .. } = self.maker;
         let key = Answers::key(self.thread, instructions, &question);
-        if let Some(answer) = answers.find(&key) {
-            return Ok(answer);
-        }
-        // A stored reply only saves a model call: the summary does not depend on it.
-        if let Ok(Some(answer)) = store.reply(self.thread, &key).await {
-            answers.put(key, answer.clone());
+        if let Some(answer) = self.known(&key).await {
             return Ok(answer);
         }
         if let Some(claim) = &mut self.claim {
@@ -71,6 +66,17 @@ impl Asking<'_> {
         answers.put(key, answer.clone());
         let _ = store.keep_reply(self.thread, &key, &answer).await;
         Ok(answer)
+    }
+
+    async fn known(&self, key: &Question) -> Option<String> {
+        let SummaryMaker { answers, store, .. } = self.maker;
+        if let Some(answer) = answers.find(key) {
+            return Some(answer);
+        }
+        // A stored reply only saves a model call: the summary does not depend on it.
+        let answer = store.reply(self.thread, key).await.ok()??;
+        answers.put(*key, answer.clone());
+        Some(answer)
     }
 
     pub(super) async fn release(mut self) {
