@@ -13,6 +13,7 @@ use clap::Parser;
 use larder::{Registry, Stores, redact_url};
 use larder_kernel::{ErrorKind, Namespace};
 
+pub(crate) use self::survey::first;
 use crate::live::sentence;
 use crate::opening::{self, Access};
 use crate::output;

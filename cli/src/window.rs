@@ -19,6 +19,7 @@ use larder::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
 use larder::{Registry, Stores};
 use larder_kernel::{Contract, HistoryProvider, KeyValueStore, Thread};
 
+use self::knowledge::Knowledge;
 use self::model::{ModelArgs, Models};
 use self::profile::Profile;
 use crate::opening::Access;
@@ -76,7 +77,7 @@ async fn window(registry: &Registry, args: &Args) -> Result<String, String> {
     let models = Models::new(&args.model)?;
     // The key-value store holds the thread's summary and the session's data.
     let mut contracts = vec![Contract::History, Contract::KeyValue];
-    if profile.as_ref().is_some_and(Profile::has_knowledge_base) && models.embeds() {
+    if profile.as_ref().and_then(Profile::knowledge_base).is_some() && models.embeds() {
         contracts.push(Contract::Vectors);
     }
     let stores = args.place.open(registry, &args.from, &contracts, Access::Read).await?;
@@ -96,7 +97,7 @@ async fn explain(
     models: Models,
     profile: Option<&Profile>,
 ) -> Result<WindowExplanation, String> {
-    let look = Look::new(args, stores, counter, models).await?;
+    let look = Look::new(args, stores, counter, models, profile).await?;
     match look.explain(profile, args, stores).await {
         Err(reason) if look.models.give_up() => {
             output::note(format_args!("the window is shown without a new summary: {reason}"));
@@ -114,6 +115,7 @@ struct Look {
     /// Initially contains the summary of the thread.
     scratch: Arc<dyn KeyValueStore>,
     models: Models,
+    knowledge: Knowledge,
 }
 
 impl Look {
@@ -122,11 +124,19 @@ impl Look {
         stores: &Stores,
         counter: Arc<dyn TokenCounter>,
         models: Models,
+        profile: Option<&Profile>,
     ) -> Result<Self, String> {
         let history = stores.set().history().map_err(|error| error.to_string())?;
         let thread = args.place.thread.clone();
         let scratch: Arc<dyn KeyValueStore> = Arc::new(InMemoryKeyValueStore::new());
-        let look = Self { history, thread, counter, scratch, models };
+        let knowledge = match profile.and_then(|profile| Some((profile, profile.knowledge_base()?))) {
+            Some((profile, collection)) => {
+                let knowledge = models.knowledge(stores, collection).await;
+                knowledge.map_err(|error| format!("{}: {error}", profile.name()))?
+            }
+            None => knowledge::empty(),
+        };
+        let look = Self { history, thread, counter, scratch, models, knowledge };
         if let Ok(key_value) = stores.set().key_value() {
             look.take_summary(key_value).await.map_err(|error| error.to_string())?;
         }
@@ -145,8 +155,8 @@ impl Look {
             Profile::Session { profile, .. } => {
                 return self.session(args, stores, profile.clone()).await.map_err(named);
             }
-            Profile::Memory { config, document, .. } => {
-                let explained = self.memory(args, stores, config, document).await;
+            Profile::Memory { document, .. } => {
+                let explained = self.memory(args, stores, document).await;
                 return explained.map_err(|error| named(error.to_string()));
             }
             Profile::Pipeline { config, .. } => self.pipeline(config),

@@ -124,7 +124,7 @@ pub(crate) async fn take(stores: &Stores, limit: usize) -> Result<Survey> {
 }
 
 /// Returns the first items of a listing, page by page.
-pub(super) async fn first<T, K>(
+pub(crate) async fn first<T, K>(
     limit: usize,
     fetch: impl AsyncFn(PageRequest<K>) -> Result<Page<T, K>>,
 ) -> Result<Listed<T>> {

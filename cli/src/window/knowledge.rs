@@ -5,21 +5,23 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder::Stores;
 use larder::memory::InMemoryVectorStore;
-use larder::session::MemoryConfig;
-use larder_kernel::{CollectionName, Embedder, Embedding, PageRequest, Result, VectorStore};
+use larder_kernel::{Embedder, Embedding, Result, VectorStore};
 
 use super::model::Models;
-use super::profile::knowledge_base;
+use crate::inspect::first;
 use crate::output;
 
 /// The store and the embedder of a knowledge base.
-type Knowledge = (Arc<dyn VectorStore>, Arc<dyn Embedder>);
+pub(super) type Knowledge = (Arc<dyn VectorStore>, Arc<dyn Embedder>);
+
+/// Returns a knowledge base without summaries.
+pub(super) fn empty() -> Knowledge {
+    (Arc::new(InMemoryVectorStore::new()), Arc::new(Fixed))
+}
 
 impl Models {
-    /// Returns the knowledge base of these settings, or an empty one if it cannot be searched. Says why.
-    pub(super) async fn knowledge(&self, stores: &Stores, config: &MemoryConfig) -> Result<Knowledge> {
-        let empty = || -> Knowledge { (Arc::new(InMemoryVectorStore::new()), Arc::new(Fixed)) };
-        let Some(named) = knowledge_base(config) else { return Ok(empty()) };
+    /// Returns the knowledge base in this collection, or an empty one if it cannot be searched. Says why.
+    pub(super) async fn knowledge(&self, stores: &Stores, collection: &str) -> Result<Knowledge> {
         if !self.embeds() {
             output::note(
                 "the knowledge base is not searched \
@@ -27,27 +29,15 @@ impl Models {
             );
             return Ok(empty());
         }
-        let collection = CollectionName::new(named)?;
         let vectors = stores.set().vectors()?;
-        match dimensions(&*vectors, &collection).await? {
-            Some(dimensions) => Ok((vectors, self.embedder(dimensions)?)),
+        let listed = first(usize::MAX, async |page| vectors.list_collections(page).await).await?;
+        match listed.items.iter().find(|info| info.collection.as_str() == collection) {
+            Some(info) => Ok((vectors, self.embedder(info.dimensions)?)),
             None => {
                 output::note("the knowledge base is empty");
                 Ok(empty())
             }
         }
-    }
-}
-
-async fn dimensions(vectors: &dyn VectorStore, collection: &CollectionName) -> Result<Option<usize>> {
-    let mut request = PageRequest::first(1_000);
-    loop {
-        let page = vectors.list_collections(request).await?;
-        if let Some(found) = page.items.iter().find(|info| info.collection == *collection) {
-            return Ok(Some(found.dimensions));
-        }
-        let Some(next) = page.next else { return Ok(None) };
-        request = PageRequest::after(next, 1_000);
     }
 }
 

@@ -45,9 +45,13 @@ impl Profile {
         }
     }
 
-    /// Returns whether a strategy of the document searches a knowledge base.
-    pub(super) fn has_knowledge_base(&self) -> bool {
-        matches!(self, Self::Memory { config, .. } if knowledge_base(config).is_some())
+    /// Returns the collection that a strategy of the document searches.
+    pub(super) fn knowledge_base(&self) -> Option<&str> {
+        let Self::Memory { config, .. } = self else { return None };
+        config.long_term().iter().find_map(|settings| match settings {
+            LongTermSettings::Summarizer(settings) => settings.knowledge_base_collection(),
+            _ => None,
+        })
     }
 
     /// Refuses a token budget that the system prompt alone exceeds.
@@ -82,14 +86,6 @@ impl Profile {
             None => Ok(()),
         }
     }
-}
-
-/// Returns the collection that a strategy of these settings searches.
-pub(super) fn knowledge_base(config: &MemoryConfig) -> Option<&str> {
-    config.long_term().iter().find_map(|settings| match settings {
-        LongTermSettings::Summarizer(settings) => settings.knowledge_base_collection(),
-        _ => None,
-    })
 }
 
 fn budgets_of(strategies: &[StrategyConfig], budgets: &mut Vec<(&'static str, u64)>) {

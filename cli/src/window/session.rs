@@ -6,7 +6,7 @@ use std::time::Duration;
 use larder::Stores;
 use larder::compaction::OnFailure;
 use larder::context::WindowExplanation;
-use larder::session::{MemoryConfig, OnSummaryFailure, SessionInfo, SessionProfile, Sessions, SummaryPolicy};
+use larder::session::{OnSummaryFailure, SessionInfo, SessionProfile, Sessions, SummaryPolicy};
 use larder_kernel::{Error, ErrorKind, LanguageModel, Result};
 
 use super::{Args, Look};
@@ -44,10 +44,9 @@ impl Look {
         &self,
         args: &Args,
         stores: &Stores,
-        config: &MemoryConfig,
         document: &str,
     ) -> Result<WindowExplanation> {
-        let (vectors, embedder) = self.models.knowledge(stores, config).await?;
+        let (vectors, embedder) = self.knowledge.clone();
         let model = self.models.model("long_term_memory_strategy");
         let sessions = self.sessions(Some(model))?.with_knowledge(vectors, embedder).configured(document)?;
         let profile = sessions.profile().clone();

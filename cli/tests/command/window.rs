@@ -270,6 +270,16 @@ async fn a_knowledge_base_is_searched_with_an_embedding_model_and_otherwise_name
     assert_eq!((requests.len(), &requests[0].body["model"]), (1, &Value::from("tiny")));
     let documents = vectors.count(&collection, None).await.unwrap();
     assert_eq!(documents, 1);
+
+    // The window is made twice if the model fails; the knowledge base is looked for once.
+    let due = SUMMARIZER.replace(
+        r#""interaction_keep": 1"#,
+        r#""interaction_keep": 1, "knowledge_base": {"collection_id": "c", "search_mode": "always"}"#,
+    );
+    let nobody = ["--model-url", "http://127.0.0.1:9/v1", "--model", "small", "--model-timeout", "2"];
+    let said = String::from_utf8(place.window(&due, &nobody).stderr).unwrap();
+    assert!(said.contains("without a new summary"), "{said}");
+    assert_eq!(said.matches("is not searched").count(), 1, "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
