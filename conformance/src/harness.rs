@@ -207,6 +207,12 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         12_000
     }
 
+    /// Returns the size of the largest stream that the suite writes, in bytes. A backend that computes on every
+    /// byte can return less; the suite uses at least 1 MiB.
+    fn largest_stream(&self) -> usize {
+        64 << 20
+    }
+
     /// Prepares a fault around the backend. The level `faults` begins and ends it.
     ///
     /// # Errors

@@ -146,6 +146,10 @@ impl<H: Hook> Harness for HookedHarness<H> {
         self.inner.many_items(contract)
     }
 
+    fn largest_stream(&self) -> usize {
+        self.inner.largest_stream()
+    }
+
     async fn isolated(&self) -> Result<Option<Arc<dyn Harness>>> {
         let isolated = self.inner.isolated().await?;
         Ok(isolated.map(|inner| Arc::new(Self::new(inner, self.hook.clone())) as _))

@@ -27,6 +27,12 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
+/// Returns the edges that the backend's harness allows.
+fn edges(context: &Context) -> impl Iterator<Item = usize> + use<> {
+    let largest = context.harness.largest_stream().max(EDGES[1]);
+    EDGES.into_iter().filter(move |edge| *edge <= largest)
+}
+
 /// Returns the sizes around an edge.
 fn around(edge: usize) -> [usize; 3] {
     [edge - 1, edge, edge + 1]
@@ -51,7 +57,7 @@ fn pieces(bytes: &Bytes) -> BlobBody {
 async fn large(context: &Context) -> CaseResult<Handles<dyn BlobStore>> {
     let load = |context: Context| async move {
         let store = context.blobs().await?.a;
-        for edge in EDGES {
+        for edge in edges(&context) {
             let bytes = longest(edge);
             for size in around(edge) {
                 let body = pieces(&bytes.slice(..size));
@@ -88,7 +94,7 @@ async fn holds(what: &str, store: &dyn BlobStore, key: &BlobKey, expected: &Byte
 
 async fn bytes_at_every_edge_read_back(context: Context) -> CaseResult {
     let Handles { a, b } = context.blobs().await?;
-    for edge in EDGES.into_iter().filter(|edge| *edge <= 16 << 20) {
+    for edge in edges(&context).filter(|edge| *edge <= 16 << 20) {
         let bytes = longest(edge);
         for size in around(edge) {
             let (key, bytes) = (key("bytes")?, bytes.slice(..size));
@@ -101,7 +107,7 @@ async fn bytes_at_every_edge_read_back(context: Context) -> CaseResult {
 
 async fn streams_at_every_edge_read_back(context: Context) -> CaseResult {
     let stores = large(&context).await?;
-    for edge in EDGES {
+    for edge in edges(&context) {
         let bytes = longest(edge);
         for size in around(edge) {
             holds(&format!("a stream of {size}"), &*stores.b, &name(size)?, &bytes.slice(..size)).await?;
@@ -112,7 +118,7 @@ async fn streams_at_every_edge_read_back(context: Context) -> CaseResult {
 
 async fn ranges_at_every_edge_are_exact(context: Context) -> CaseResult {
     let stores = large(&context).await?;
-    for edge in EDGES {
+    for edge in edges(&context) {
         let bytes = longest(edge);
         for size in around(edge) {
             let inner = EDGES.into_iter().filter(|inner| *inner < size);
@@ -134,7 +140,7 @@ async fn ranges_at_every_edge_are_exact(context: Context) -> CaseResult {
 
 async fn suffixes_at_every_edge_are_exact(context: Context) -> CaseResult {
     let stores = large(&context).await?;
-    for edge in EDGES {
+    for edge in edges(&context) {
         let bytes = longest(edge);
         for size in around(edge) {
             let longest = if size > 16 << 20 { vec![] } else { vec![size, size + 1] };
@@ -153,7 +159,7 @@ async fn suffixes_at_every_edge_are_exact(context: Context) -> CaseResult {
 
 async fn copies_at_every_edge_are_exact(context: Context) -> CaseResult {
     let stores = large(&context).await?;
-    for edge in EDGES {
+    for edge in edges(&context) {
         let bytes = longest(edge);
         for size in around(edge) {
             let target = key("copy")?;
@@ -167,7 +173,7 @@ async fn copies_at_every_edge_are_exact(context: Context) -> CaseResult {
 
 async fn copies_onto_themselves_at_every_edge_change_nothing(context: Context) -> CaseResult {
     let stores = large(&context).await?;
-    for edge in EDGES {
+    for edge in edges(&context) {
         let bytes = longest(edge);
         for size in around(edge) {
             let own = key("own")?;

@@ -202,11 +202,24 @@ pub(super) async fn authors_and_roles_match_byte_by_byte(context: Context) -> Ca
     for part in batch.chunks(500) {
         append(&*stores.a, &thread, part.to_vec()).await?;
     }
-    for name in &names {
-        let of_agent = MessageFilter::new().include_agent(agent(name)?);
-        keeps(&stores, &thread, &of_agent, &[&format!("agent {name}")]).await?;
-        let of_role = MessageFilter::new().include_role(role(name)?);
-        keeps(&stores, &thread, &of_role, &[&format!("role {name}")]).await?;
+    // Any two names are apart in one of the groupings, so that each group finds a name that it confuses.
+    let side = names.len().isqrt() + 1;
+    let apart = (0..side).map(|first| names.iter().skip(first).step_by(side).collect());
+    let mut groups: Vec<Vec<&String>> = names.chunks(side).map(|group| group.iter().collect()).collect();
+    groups.extend(apart);
+    // Names alone, since a store can have another path for a filter of one name.
+    groups.extend(names.iter().step_by(9).map(|name| vec![name]));
+    for group in groups {
+        let (mut agents, mut roles) = (MessageFilter::new(), MessageFilter::new());
+        for name in &group {
+            agents = agents.include_agent(agent(name)?);
+            roles = roles.include_role(role(name)?);
+        }
+        for (filter, kind) in [(agents, "agent"), (roles, "role")] {
+            let expected: Vec<_> = group.iter().map(|name| format!("{kind} {name}")).collect();
+            let expected: Vec<_> = expected.iter().map(String::as_str).collect();
+            keeps(&stores, &thread, &filter, &expected).await?;
+        }
     }
     let rest: Vec<_> = names.iter().take(60).collect();
     let without = rest
