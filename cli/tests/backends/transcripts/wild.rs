@@ -112,7 +112,8 @@ pub(super) fn each_form_is_imported_seen_in_windows_and_exported_as_it_was() {
             messages.map(|message| message[part].as_array().map_or(0, Vec::len)).sum::<usize>()
         };
         assert_eq!((count("tool_calls"), count("tool_results")), (calls, calls), "{name}: {whole}");
-        assert_eq!(window(&place, &copy, None), *whole, "{name}");
+        let of_copy = window(&place, &copy, None);
+        assert_eq!(without_generations(of_copy), without_generations(whole.clone()), "{name}");
         for message in whole["messages"].as_array().unwrap() {
             let text = message["text"].as_str().unwrap();
             let is_seen =
@@ -122,6 +123,15 @@ pub(super) fn each_form_is_imported_seen_in_windows_and_exported_as_it_was() {
         // The window does not change what is stored.
         assert_eq!(exported(&place.url(), name), lines);
     }
+}
+
+/// Returns the window with the numbers of its messages alone. The copy is another thread.
+fn without_generations(mut window: Value) -> Value {
+    for message in window["messages"].as_array_mut().unwrap() {
+        let seq = message["seq"].as_str().unwrap();
+        message["seq"] = seq.split('@').next().unwrap().into();
+    }
+    window
 }
 
 pub(super) fn documents_and_encodings_are_read() {

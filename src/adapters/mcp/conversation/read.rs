@@ -190,7 +190,11 @@ pub(crate) async fn message(shared: Arc<Shared>, input: MessageInput) -> Result<
     const OPERATION: &str = "mcp.conversation_message";
     let thread = Thread::new(&input.agent, &input.session)?;
     let before = Seq::new(input.seq.saturating_sub(1));
-    let found = shared.stores.history()?.page_after(&thread, before, 1).await?;
+    let found = match shared.stores.history()?.page_after(&thread, before, 1).await {
+        // The number is greater than the thread's last one.
+        Err(error) if error.kind() == ErrorKind::Conflict => Vec::new(),
+        found => found?,
+    };
     let Some(stored) = found.into_iter().find(|stored| stored.seq.get() == input.seq) else {
         return Err(Error::new(
             ErrorKind::NotFound,
