@@ -6,6 +6,9 @@ if type(format) == 'string' and format ~= FORMAT then
 end
 redis.call('SCARD', KEYS[#KEYS])
 redis.call('UNLINK', unpack(KEYS, 1, #KEYS - 1))
+-- A subscription that waits is refused now and not at its next look. The names of the channel and of the hash differ in their
+-- last part.
+redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'wake', '')
 if ARGV[1] ~= '' then
   redis.call('SADD', KEYS[#KEYS], ARGV[1])
   redis.call('PEXPIRE', KEYS[#KEYS], ARGV[2])

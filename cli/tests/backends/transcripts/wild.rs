@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use larder_kernel::json_equal;
 use serde_json::Value;
 
-use super::{Place, exported, import, imported, larder, refusal, succeeded, values};
+use super::{Place, exported, import, imported, larder, refusal, succeeded, values, without_generations};
 
 fn fixture(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/backends/transcripts/wild/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -123,15 +123,6 @@ pub(super) fn each_form_is_imported_seen_in_windows_and_exported_as_it_was() {
         // The window does not change what is stored.
         assert_eq!(exported(&place.url(), name), lines);
     }
-}
-
-/// Returns the window with the numbers of its messages alone. The copy is another thread.
-fn without_generations(mut window: Value) -> Value {
-    for message in window["messages"].as_array_mut().unwrap() {
-        let seq = message["seq"].as_str().unwrap();
-        message["seq"] = seq.split('@').next().unwrap().into();
-    }
-    window
 }
 
 pub(super) fn documents_and_encodings_are_read() {
