@@ -245,12 +245,13 @@ impl Tables {
             if !key.starts_with(prefix) {
                 continue;
             }
+            let expires_at = instant(expires_at)?;
             let kind = match value {
-                Some(value) => KeyValueEventKind::Put {
-                    value: Bytes::copy_from_slice(value),
-                    expires_at: instant(expires_at)?,
-                },
-                None => KeyValueEventKind::Deleted,
+                // A put that is read after its expiry is a deletion (KV-046).
+                Some(value) if expires_at.is_none_or(|at| at > now()) => {
+                    KeyValueEventKind::Put { value: Bytes::copy_from_slice(value), expires_at }
+                }
+                _ => KeyValueEventKind::Deleted,
             };
             let revision = Revision::new(row.value().2).in_generation(generation);
             events.push(KeyValueEvent::new(Key::new(key)?, revision, kind));
