@@ -136,7 +136,8 @@ impl State {
         self.buckets.get(bucket).map_or(Revision::ZERO, Bucket::last)
     }
 
-    /// Returns the first change after a revision to a key with the prefix.
+    /// Returns the first change after a revision to a key with the prefix. A put that has expired is a deletion
+    /// (KV-046).
     pub(crate) fn change_after(
         &self,
         bucket: &BucketName,
@@ -145,7 +146,12 @@ impl State {
     ) -> Option<KeyValueEvent> {
         let changes = &self.buckets.get(bucket)?.changes;
         let mut changes = changes.range((Bound::Excluded(after), Bound::Unbounded));
-        changes.find(|(_, change)| change.key.as_str().starts_with(prefix)).map(|(_, change)| change.clone())
+        let (_, change) = changes.find(|(_, change)| change.key.as_str().starts_with(prefix))?;
+        let mut change = change.clone();
+        if matches!(change.kind, KeyValueEventKind::Put { expires_at: Some(at), .. } if at <= now()) {
+            change.kind = KeyValueEventKind::Deleted;
+        }
+        Some(change)
     }
 
     pub(crate) fn erase(&mut self) {
