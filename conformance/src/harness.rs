@@ -207,8 +207,8 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         12_000
     }
 
-    /// Returns the size of the largest stream that the suite writes, in bytes. A backend that computes on every
-    /// byte can return less; the suite uses at least 1 MiB.
+    /// Returns the size of the largest stream that the suite writes, in bytes. A backend that computes on
+    /// every byte can return less; the suite uses at least 1 MiB.
     fn largest_stream(&self) -> usize {
         64 << 20
     }

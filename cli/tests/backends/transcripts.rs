@@ -103,7 +103,7 @@ fn refusal(mut command: Command) -> String {
     text
 }
 
-/// Returns a window without the generations of its positions, which each thread has of its own.
+/// Returns a window without the generations of its positions. Two threads never have the same one.
 fn without_generations(value: Value) -> Value {
     match value {
         Value::String(text) => match text.split_once('@') {

@@ -167,8 +167,8 @@ pub(super) async fn delete_entity(
     if found.is_none() {
         return Ok(DeletedEntity::default());
     }
-    // The foreign keys would delete them too, but without a count. A loop counts once. The array is read once;
-    // a plan without statistics would read a subquery again for each row.
+    // The foreign keys would delete them too, but without a count. A loop counts once. The array is read
+    // once; a plan without statistics would read a subquery again for each row.
     let gone = sqlx::query(
         "DELETE FROM larder.relationships WHERE namespace = $1 AND id = ANY(ARRAY(
              SELECT id FROM larder.relationships WHERE namespace = $1 AND (source = $2 OR target = $2)

@@ -136,8 +136,8 @@ impl State {
         self.buckets.get(bucket).map_or(Revision::ZERO, Bucket::last)
     }
 
-    /// Returns the first change after a revision to a key with the prefix. A put that has expired is a deletion
-    /// (KV-046).
+    /// Returns the first change after a revision to a key with the prefix. A put that has expired is a
+    /// deletion (KV-046).
     pub(crate) fn change_after(
         &self,
         bucket: &BucketName,
