@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::limits::{BATCH_KEYS_MAX, PAGE_ITEMS_MAX};
 use larder_kernel::{
-    BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValuePutOptions,
-    PageRequest, Result, Revision,
+    BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueItem,
+    KeyValuePutOptions, KeyValueQuery, KeyValueStoreExt, KeyValueWrite, PageRequest, Result, Revision,
 };
 
 use crate::handle::{handle, id};
@@ -62,6 +62,64 @@ impl KeyValue {
     ) -> Result<Option<KeyValueEntry>> {
         let (bucket, key) = (id(bucket)?, id(key)?);
         self.provider().get(&bucket, &key).await
+    }
+
+    /// Returns the values of any number of keys, in the order of the keys; `None` for a key that does not
+    /// exist or has expired. Up to 1,000 keys with 16 MiB of values are read at one instant, in one round trip.
+    ///
+    /// # Errors
+    /// As [`get_many`](larder_kernel::KeyValueStore::get_many).
+    pub async fn get_many<K>(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        keys: impl IntoIterator<Item = K> + Send,
+    ) -> Result<Vec<Option<Bytes>>>
+    where
+        K: TryInto<Key, Error: Into<Error>>,
+    {
+        let bucket = id(bucket)?;
+        let keys: Vec<Key> = keys.into_iter().map(id).collect::<Result<_>>()?;
+        let mut values = Vec::with_capacity(keys.len());
+        while values.len() < keys.len() {
+            let end = keys.len().min(values.len() + BATCH_KEYS_MAX);
+            let found = self.provider().get_many(&bucket, &keys[values.len()..end]).await?;
+            values.extend(found.items.into_iter().map(|entry| entry.map(|entry| entry.value)));
+        }
+        Ok(values)
+    }
+
+    /// Writes and deletes up to 1,000 keys, each under its own condition, all or none. Returns the revision
+    /// of each put and of each deletion of an existing key.
+    ///
+    /// ```
+    /// use larder::{Key, KeyValueCondition, KeyValuePutOptions, KeyValueWrite};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let state = larder::open("memory:").await?.key_value()?;
+    /// let head = state.set("run", "head", "1").await?;
+    /// let head = KeyValuePutOptions::default().with_condition(KeyValueCondition::AtRevision(head));
+    /// state
+    ///     .write("run", vec![
+    ///         KeyValueWrite::put(Key::new("head")?, "2", head),
+    ///         KeyValueWrite::put(Key::new("turn/2")?, "booked", KeyValuePutOptions::default()),
+    ///         KeyValueWrite::delete(Key::new("draft")?, None),
+    ///     ])
+    ///     .await?;
+    /// assert_eq!(state.get_many("run", ["head", "draft"]).await?, [Some("2".into()), None]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`write`](larder_kernel::KeyValueStore::write).
+    pub async fn write(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        writes: Vec<KeyValueWrite>,
+    ) -> Result<Vec<Option<Revision>>> {
+        let bucket = id(bucket)?;
+        self.provider().write(&bucket, writes).await
     }
 
     /// Writes a value, at most 4 MiB, and returns its revision.
@@ -198,5 +256,58 @@ impl KeyValue {
                 None => return Ok(keys),
             }
         }
+    }
+
+    /// Lists up to `limit` entries that a query selects: between two keys, in reverse, with their values.
+    ///
+    /// ```
+    /// use larder::KeyValueQuery;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let state = larder::open("memory:").await?.key_value()?;
+    /// for turn in 1..=3 {
+    ///     state.set("run", format!("turn/{turn}"), format!("state {turn}")).await?;
+    /// }
+    /// let newest = KeyValueQuery::prefix("turn/").descending().with_values();
+    /// let found = state.entries("run", &newest, 1).await?;
+    /// assert_eq!(found[0].value.as_deref(), Some(&b"state 3"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`list_entries`](larder_kernel::KeyValueStore::list_entries).
+    pub async fn entries(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        query: &KeyValueQuery,
+        limit: usize,
+    ) -> Result<Vec<KeyValueItem>> {
+        let bucket = id(bucket)?;
+        let (mut entries, mut after) = (Vec::new(), None);
+        loop {
+            let wanted = (limit - entries.len()).min(PAGE_ITEMS_MAX);
+            let page = PageRequest::first(wanted).with_after(after);
+            let found = self.provider().list_entries(&bucket, query, page).await?;
+            entries.extend(found.items);
+            match found.next {
+                Some(next) if entries.len() < limit => after = Some(next),
+                _ => return Ok(entries),
+            }
+        }
+    }
+
+    /// Deletes all keys that begin with a prefix, in steps of 1,000, and returns their number.
+    ///
+    /// # Errors
+    /// As [`delete_all`](larder_kernel::KeyValueStoreExt::delete_all).
+    pub async fn delete_prefix(
+        &self,
+        bucket: impl TryInto<BucketName, Error: Into<Error>> + Send,
+        prefix: &str,
+    ) -> Result<u64> {
+        let bucket = id(bucket)?;
+        self.provider().delete_all(&bucket, prefix).await
     }
 }

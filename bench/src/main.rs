@@ -32,6 +32,7 @@ mod sqlite;
 mod tokens;
 mod vectors;
 mod window;
+mod writes;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -190,6 +191,12 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(neighbors::sqlite(plan)),
     },
     Bench {
+        name: "sqlite-writes",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(writes::sqlite(plan)),
+    },
+    Bench {
         name: "memory-history",
         service: None,
         threads: Threads::One,
@@ -292,6 +299,12 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(postgres::long_thread(plan)),
     },
     Bench {
+        name: "postgres-writes",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::One,
+        run: |plan| Box::pin(writes::postgres(plan)),
+    },
+    Bench {
         name: "redis-history",
         service: Some(redis::VARIABLE),
         threads: Threads::One,
@@ -302,6 +315,12 @@ const BENCHES: &[Bench] = &[
         service: Some(redis::VARIABLE),
         threads: Threads::One,
         run: |plan| Box::pin(redis::long_thread(plan)),
+    },
+    Bench {
+        name: "redis-writes",
+        service: Some(redis::VARIABLE),
+        threads: Threads::One,
+        run: |plan| Box::pin(writes::redis(plan)),
     },
     Bench {
         name: "s3-blobs",

@@ -57,8 +57,12 @@ pub enum Op {
     Put { slot: usize, number: u64, at: Option<u64> },
     /// Deletes a value at its revision.
     Delete { slot: usize, at: u64 },
+    /// Writes several values over the given revisions, or creates them: all or none.
+    PutAll { slots: Vec<usize>, number: u64, ats: Vec<Option<u64>> },
     /// Reads a value.
     Get { slot: usize },
+    /// Reads several values at one instant.
+    GetAll { slots: Vec<usize> },
     /// Creates the board.
     MakeBoard,
     /// Adds tasks to the board.
@@ -92,6 +96,7 @@ impl Op {
             Self::Edges(op) => op.writes(),
             Self::ReadThread
             | Self::Get { .. }
+            | Self::GetAll { .. }
             | Self::ReadTask { .. }
             | Self::ReadBlob { .. }
             | Self::Look { .. } => false,

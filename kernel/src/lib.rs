@@ -64,8 +64,9 @@ pub use storage::history::{
     StoredMessage, ThreadInfo, Ttl,
 };
 pub use storage::key_value::{
-    BucketInfo, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent, KeyValueEventKind,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt,
+    BucketInfo, KeyOrder, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent, KeyValueEventKind,
+    KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueStoreExt,
+    KeyValueWrite, KeyValueWriteKind, PrefixDeletion,
 };
 pub use storage::task::{
     Board, BoardId, BoardStatusCounts, Claim, Lease, NewBoard, NewTask, RetryOutcome, Task, TaskQuery,

@@ -88,6 +88,11 @@ pub const TASK_RETRIES_MAX: u32 = 1_000;
 
 /// The maximum size of a value in the key-value store, in bytes.
 pub const VALUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The maximum number of keys that one `get_many` reads, one `write` names or one `delete_prefix` deletes.
+pub const BATCH_KEYS_MAX: usize = 1_000;
+/// The maximum size of the keys and values of one `write`, and of the values of one `get_many` or one page of
+/// `list_entries`, in bytes.
+pub const BATCH_VALUES_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The number of deletions per bucket that a watcher can still receive afterwards. A store may forget older
 /// ones.
 pub const BUCKET_TOMBSTONES_MAX: usize = 1_000;

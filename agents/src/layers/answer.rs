@@ -6,9 +6,9 @@ use larder_kernel::check::size;
 use larder_kernel::{
     Appended, BlobEntry, BlobInfo, BlobRead, Board, BucketInfo, ChatMessage, Claim, CollectionInfo,
     DeletedEntity, Document, Entity, Forked, GraphCounts, HistoryEvent, HistoryEventKind, KeyRevision,
-    KeyValueEntry, KeyValueEvent, KeyValueEventKind, Lease, Metadata, Page, PresignedUrl, PutReport, Reached,
-    Relationship, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage,
-    SubGraph, Task, ThreadInfo, UpsertReport, WrittenEntity,
+    KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease, Metadata, Page, PrefixDeletion,
+    PresignedUrl, PutReport, Reached, Relationship, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq,
+    StoredEntity, StoredMessage, SubGraph, Task, ThreadInfo, UpsertReport, WrittenEntity,
 };
 
 /// The result of a store call, with its size.
@@ -44,6 +44,7 @@ weightless!(
     PresignedUrl,
     BucketInfo,
     KeyRevision,
+    PrefixDeletion,
     CollectionInfo,
     DeletedEntity,
     GraphCounts,
@@ -96,6 +97,7 @@ weighs! {
         RetryOutcome::Retried(one) | RetryOutcome::Exhausted(one) => task(one),
     };
     KeyValueEntry: |entry| entry.value.len();
+    KeyValueItem: |item| item.value.as_ref().map_or(0, Bytes::len);
     KeyValueEvent: |event| match &event.kind {
         KeyValueEventKind::Put { value, .. } => value.len(),
         _ => 0,

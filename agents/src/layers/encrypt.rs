@@ -62,9 +62,10 @@ use super::layer::Layer;
 ///
 /// The inner store has the contract's limits too. A message is encrypted to exactly its plain size, so that
 /// the sizes of threads stay correct. For that, it is compressed first, and so are values and texts within a
-/// few bytes of their limit. Data that does not compress enough fails with `ResourceExhausted`, for example 4
-/// MB of random bytes in one value, or kilobytes of random control characters in one message. Text written by
-/// people or models always compresses enough, and so do random letters and base64.
+/// few bytes of their limit, and the largest values of a `write` near its limit. Data that does not compress
+/// enough fails with `ResourceExhausted`, for example 4 MB of random bytes in one value, or kilobytes of
+/// random control characters in one message. Text written by people or models always compresses enough, and
+/// so do random letters and base64.
 ///
 /// A message that was appended with an idempotency key is encrypted the same way each time, so that a
 /// repeated append finds the first.

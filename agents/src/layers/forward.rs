@@ -15,12 +15,13 @@ use larder_kernel::{
     ChatMessage, Claim, CollectionInfo, CollectionName, ConversationId, CypherCapable, CypherRow,
     DeletedEntity, Document, DocumentId, Entity, EntityCondition, EntityId, EntityQuery, EntityWrite, Error,
     FencingToken, Filter, Forked, GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision,
-    KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Lease,
-    MessageFilter, Metadata, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest,
-    PresignRequest, PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery,
-    Replaced, Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store,
-    StoredEntity, StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread,
-    ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId, WrittenEntity,
+    KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery,
+    KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata, Namespace,
+    NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PrefixDeletion, PresignRequest,
+    PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, Replaced, Replacement,
+    Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage,
+    SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl,
+    UpsertReport, VectorStore, WorkerId, WrittenEntity,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -82,6 +83,16 @@ fn sum<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> u64 {
 
 fn is_at_revision(write: &EntityWrite) -> bool {
     matches!(write.condition, EntityCondition::AtRevision(_))
+}
+
+fn names_a_revision(write: &KeyValueWrite) -> bool {
+    match &write.kind {
+        KeyValueWriteKind::Put { options, .. } => {
+            matches!(options.condition, KeyValueCondition::AtRevision(_))
+        }
+        KeyValueWriteKind::Delete { at } => at.is_some(),
+        _ => false,
+    }
 }
 
 fn task_bytes(task: &NewTask) -> usize {
@@ -243,8 +254,20 @@ forward! {
         size(value.len());
     around get(bucket: &BucketName, key: &Key) -> Option<KeyValueEntry> =
         Call::read("key_value.get").collection(bucket.as_str());
+    around get_many(bucket: &BucketName, keys: &[Key]) -> Page<Option<KeyValueEntry>, usize> =
+        Call::read("key_value.get_many").collection(bucket.as_str());
     around delete(bucket: &BucketName, key: &Key, at: Option<Revision>) -> bool =
         Call::write("key_value.delete").effect(Effect::Guarded, at.is_some()).collection(bucket.as_str());
+    around write(bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Vec<Option<Revision>> =
+        // One condition that a second call fails protects the whole batch.
+        Call::write("key_value.write")
+            .effect(Effect::Guarded, writes.iter().any(names_a_revision))
+            .collection(bucket.as_str()),
+        sum(&writes, KeyValueWrite::size_bytes);
+    around delete_prefix(bucket: &BucketName, prefix: &str) -> PrefixDeletion =
+        Call::write("key_value.delete_prefix").collection(bucket.as_str());
+    around list_entries(bucket: &BucketName, query: &KeyValueQuery, page: PageRequest<Key>)
+        -> Page<KeyValueItem, Key> = Call::read("key_value.list_entries").collection(bucket.as_str());
     around list(bucket: &BucketName, prefix: &str, page: PageRequest<Key>) -> Page<KeyRevision, Key> =
         Call::read("key_value.list").collection(bucket.as_str());
     around list_buckets(page: PageRequest<BucketName>) -> Page<BucketInfo, BucketName> =

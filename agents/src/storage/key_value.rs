@@ -10,11 +10,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_kernel::storage::key_value::{check_list, check_put};
+use larder_kernel::storage::key_value::{
+    check_get_many, check_list, check_list_entries, check_put, check_write, entries_page, many_page,
+};
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, Durability, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest,
-    RequestOption, Result, Revision, Store,
+    KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite,
+    KeyValueWriteKind, Namespace, OptionSet, Page, PageRequest, PrefixDeletion, RequestOption, Result,
+    Revision, Store,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
@@ -96,7 +99,14 @@ impl Store for InMemoryKeyValueStore {
     }
 
     fn options(&self) -> OptionSet {
-        OptionSet::of(&[RequestOption::ValueCondition, RequestOption::ValueTtl])
+        OptionSet::of(&[
+            RequestOption::ValueCondition,
+            RequestOption::ValueTtl,
+            RequestOption::EntriesFrom,
+            RequestOption::EntriesTo,
+            RequestOption::EntriesOrder,
+            RequestOption::EntriesValues,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {
@@ -135,6 +145,49 @@ impl KeyValueStore for InMemoryKeyValueStore {
         Ok(self.read(bucket, |state| state.get(key)).flatten())
     }
 
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        check_get_many(keys)?;
+        let found = self.read(bucket, |state| keys.iter().map(|key| state.get(key)).collect::<Vec<_>>());
+        Ok(many_page(found.unwrap_or_else(|| vec![None; keys.len()]), keys.len()))
+    }
+
+    async fn write(
+        &self,
+        bucket: &BucketName,
+        mut writes: Vec<KeyValueWrite>,
+    ) -> Result<Vec<Option<Revision>>> {
+        check_write(&writes)?;
+        let mut creates = false;
+        for write in &mut writes {
+            if let KeyValueWriteKind::Put { value, .. } = &mut write.kind {
+                *value = Bytes::copy_from_slice(value);
+                creates = true;
+            }
+        }
+        let conditional =
+            |write: &KeyValueWrite| !matches!(write.kind, KeyValueWriteKind::Delete { at: None });
+        let (count, first) = (writes.len(), writes.iter().position(conditional));
+        let write = |state: &mut Bucket| {
+            let now = now_ms();
+            state.expire(&self.backend, now);
+            state.write(&self.backend, writes, now)
+        };
+        if creates {
+            let make = || Bucket::new("key_value.write", &self.backend, bucket);
+            return self.buckets.write(&self.backend, bucket, make, write);
+        }
+        // Without a put, a missing bucket remains missing.
+        match (self.buckets.change(&self.backend, bucket, write), first) {
+            (Some(done), _) => done,
+            (None, None) => Ok(vec![None; count]),
+            (None, Some(index)) => Err(KeyValueWrite::conflict(index)),
+        }
+    }
+
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         let done = self.buckets.change(&self.backend, bucket, |state| {
             state.expire(&self.backend, now_ms());
@@ -145,6 +198,26 @@ impl KeyValueStore for InMemoryKeyValueStore {
             (None, None) => Ok(false),
             (None, Some(_)) => Err(bucket::at_another_revision("key_value.delete")),
         }
+    }
+
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        check_list("key_value.delete_prefix", prefix, None)?;
+        let done = self.buckets.change(&self.backend, bucket, |state| {
+            state.expire(&self.backend, now_ms());
+            state.delete_prefix(&self.backend, prefix)
+        });
+        done.unwrap_or_else(|| Ok(PrefixDeletion::default()))
+    }
+
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        check_list_entries(query, &page)?;
+        let found = self.read(bucket, |state| state.entries(query, &page));
+        Ok(entries_page(found.unwrap_or_default(), query.values, page.limit))
     }
 
     async fn list(

@@ -3,15 +3,19 @@
 //! A bucket's row holds its last revision and orders its writers. Each write is one call of a function in the
 //! database. Watches read entries and tombstones in the order of revisions.
 
+mod batch;
 mod rows;
 mod watch;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_kernel::storage::key_value::{check_list, check_put};
+use larder_kernel::storage::key_value::{
+    check_get_many, check_list, check_list_entries, check_put, check_write, entries_page, many_page,
+};
 use larder_kernel::{
-    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions,
-    KeyValueStore, Namespace, Page, PageRequest, Result, Revision,
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValueItem,
+    KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, Namespace, Page, PageRequest,
+    PrefixDeletion, Result, Revision,
 };
 
 use super::engine::Engine;
@@ -37,7 +41,7 @@ store! {
     PostgresKeyValueStore as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
-    options: [ValueCondition, ValueTtl],
+    options: [ValueCondition, ValueTtl, EntriesFrom, EntriesTo, EntriesOrder, EntriesValues],
     erase: store.engine
         .transaction("key_value.erase", &store.namespace, |sql, namespace| rows::erase(sql, namespace))
         .await,
@@ -62,6 +66,25 @@ impl KeyValueStore for PostgresKeyValueStore {
         self.engine.read("key_value.get", &wanted, |sql, (address, key)| rows::get(sql, address, key)).await
     }
 
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        check_get_many(keys)?;
+        let wanted = (self.address(bucket), keys);
+        let found = self
+            .engine
+            .read("key_value.get_many", &wanted, |sql, (address, keys)| batch::get_many(sql, address, keys))
+            .await?;
+        Ok(many_page(found, keys.len()))
+    }
+
+    async fn write(&self, bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Result<Vec<Option<Revision>>> {
+        check_write(&writes)?;
+        self.engine.statement("key_value.write", &(self.address(bucket), writes), batch::write).await
+    }
+
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         let wanted = (self.address(bucket), key.clone());
         self.engine
@@ -69,6 +92,25 @@ impl KeyValueStore for PostgresKeyValueStore {
                 rows::delete(sql, write, address, key, at)
             })
             .await
+    }
+
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        const OPERATION: &str = "key_value.delete_prefix";
+        check_list(OPERATION, prefix, None)?;
+        let wanted = (self.address(bucket), prefix.to_owned());
+        self.engine.statement(OPERATION, &wanted, batch::delete_prefix).await
+    }
+
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        check_list_entries(query, &page)?;
+        let wanted = (self.address(bucket), query.clone(), page);
+        let found = self.engine.read("key_value.list_entries", &wanted, batch::entries).await?;
+        Ok(entries_page(found, query.values, wanted.2.limit))
     }
 
     async fn list(

@@ -19,6 +19,8 @@ const BASELINE_TABLES: [&str; 4] = [
 
 /// The migration to the version after the baseline.
 pub(crate) const GENERATIONS: &str = include_str!("../../migrations/postgres/0013_generations.sql");
+/// The migration that adds the key-value functions for several keys.
+const KEY_VALUE_BATCHES: &str = include_str!("../../migrations/postgres/0014_key_value_batches.sql");
 
 const OPERATION: &str = "postgres.open";
 
@@ -30,7 +32,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS] };
+    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS, KEY_VALUE_BATCHES] };
 
     /// Returns the versions that this program supports. They are the format numbers of databases.
     pub(crate) fn formats(self) -> Formats {

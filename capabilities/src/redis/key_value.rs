@@ -11,16 +11,20 @@
 //! its values also get an expiry on the server, one minute after the last of them. So their memory is freed
 //! even without another write.
 
+mod batch;
 mod rows;
 pub(super) mod verify;
 mod watch;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_kernel::storage::key_value::{check_list, check_put};
+use larder_kernel::storage::key_value::{
+    check_get_many, check_list, check_list_entries, check_put, check_write,
+};
 use larder_kernel::{
-    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions,
-    KeyValueStore, Namespace, Page, PageRequest, Result, Revision,
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValueItem,
+    KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, Namespace, Page, PageRequest,
+    PrefixDeletion, Result, Revision,
 };
 
 use super::engine::Engine;
@@ -47,7 +51,7 @@ store! {
     RedisKeyValueStore as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
-    options: [ValueCondition, ValueTtl],
+    options: [ValueCondition, ValueTtl, EntriesFrom, EntriesTo, EntriesOrder, EntriesValues],
     erase: store.engine.erase("key_value.erase", &store.index, PARTS).await,
 }
 
@@ -68,8 +72,37 @@ impl KeyValueStore for RedisKeyValueStore {
         rows::get(&self.engine, &self.index, bucket, key).await
     }
 
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        check_get_many(keys)?;
+        batch::get_many(&self.engine, &self.index, bucket, keys).await
+    }
+
+    async fn write(&self, bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Result<Vec<Option<Revision>>> {
+        check_write(&writes)?;
+        batch::write(&self.engine, &self.index, bucket, writes).await
+    }
+
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         rows::delete(&self.engine, &self.index, bucket, key, at).await
+    }
+
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        check_list("key_value.delete_prefix", prefix, None)?;
+        batch::delete_prefix(&self.engine, &self.index, bucket, prefix).await
+    }
+
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        check_list_entries(query, &page)?;
+        batch::entries(&self.engine, &self.index, bucket, query, &page).await
     }
 
     async fn list(
@@ -79,8 +112,7 @@ impl KeyValueStore for RedisKeyValueStore {
         page: PageRequest<Key>,
     ) -> Result<Page<KeyRevision, Key>> {
         check_list("key_value.list", prefix, Some(&page))?;
-        let found = rows::list(&self.engine, &self.index, bucket, prefix, &page).await?;
-        Ok(Page::from_surplus(found, page.limit, |found| found.key.clone()))
+        rows::list(&self.engine, &self.index, bucket, prefix, &page).await
     }
 
     async fn list_buckets(&self, page: PageRequest<BucketName>) -> Result<Page<BucketInfo, BucketName>> {

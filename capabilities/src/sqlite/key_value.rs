@@ -5,6 +5,7 @@
 //! its bucket, or the expiry task, replaces it with a tombstone. This frees its value and still reports the
 //! removal of the key to a late watcher.
 
+mod batch;
 mod expiry;
 mod rows;
 mod watch;
@@ -14,14 +15,18 @@ mod tests;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_kernel::storage::key_value::{check_list, check_put};
+use larder_kernel::storage::key_value::{
+    check_get_many, check_list, check_list_entries, check_put, check_write, entries_page, many_page,
+};
 use larder_kernel::{
-    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValuePutOptions,
-    KeyValueStore, Namespace, Page, PageRequest, Result, Revision,
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueEntry, KeyValueEvents, KeyValueItem,
+    KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, Namespace, Page, PageRequest,
+    PrefixDeletion, Result, Revision,
 };
 use rusqlite::Connection;
 
 use super::engine::{Engine, ReadBudget};
+use super::value::now_ms;
 pub(crate) use expiry::{is_due, remove_expired};
 use rows::Address;
 
@@ -45,7 +50,7 @@ store! {
     SqliteKeyValueStore as store,
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
-    options: [ValueCondition, ValueTtl],
+    options: [ValueCondition, ValueTtl, EntriesFrom, EntriesTo, EntriesOrder, EntriesValues],
     erase: {
         let namespace = store.namespace.clone();
         let job = move |sql: &Connection| {
@@ -78,13 +83,52 @@ impl KeyValueStore for SqliteKeyValueStore {
 
     async fn get(&self, bucket: &BucketName, key: &Key) -> Result<Option<KeyValueEntry>> {
         let (address, key) = (self.address(bucket), key.clone());
-        let get = move |sql: &Connection, budget: &mut ReadBudget| rows::get(sql, &address, &key, budget);
+        let get =
+            move |sql: &Connection, budget: &mut ReadBudget| rows::get(sql, &address, &key, now_ms(), budget);
         self.engine.read_inline("key_value.get", get).await
+    }
+
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        check_get_many(keys)?;
+        let (address, keys) = (self.address(bucket), keys.to_vec());
+        let count = keys.len();
+        let job = move |sql: &Connection| batch::get_many(sql, &address, &keys);
+        Ok(many_page(self.engine.read("key_value.get_many", job).await?, count))
+    }
+
+    async fn write(&self, bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Result<Vec<Option<Revision>>> {
+        check_write(&writes)?;
+        let address = self.address(bucket);
+        self.engine.write("key_value.write", move |sql| batch::write(sql, &address, &writes)).await
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         let (address, key) = (self.address(bucket), key.clone());
         self.engine.write("key_value.delete", move |sql| rows::delete(sql, &address, &key, at)).await
+    }
+
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        const OPERATION: &str = "key_value.delete_prefix";
+        check_list(OPERATION, prefix, None)?;
+        let (address, prefix) = (self.address(bucket), prefix.to_owned());
+        self.engine.write(OPERATION, move |sql| batch::delete_prefix(sql, &address, &prefix)).await
+    }
+
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        check_list_entries(query, &page)?;
+        let (address, query) = (self.address(bucket), query.clone());
+        let (values, limit) = (query.values, page.limit);
+        let job = move |sql: &Connection| batch::entries(sql, &address, &query, &page);
+        Ok(entries_page(self.engine.read("key_value.list_entries", job).await?, values, limit))
     }
 
     async fn list(

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
-    BucketName, Error, ErrorKind, Key, KeyValueEvent, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt,
-    PageRequest, Result, Revision,
+    BucketName, Error, ErrorKind, Key, KeyValueEvent, KeyValuePutOptions, KeyValueQuery, KeyValueStore,
+    KeyValueStoreExt, KeyValueWrite, PageRequest, Result, Revision,
 };
 
 use super::{World, calls};
@@ -64,6 +64,11 @@ async fn changes(store: &dyn KeyValueStore, prefix: &str, count: usize) -> Resul
     store.watch(&bucket()?, prefix, Revision::ZERO).await?.take(count).try_collect().await
 }
 
+/// Returns the put of a value without a condition.
+fn put(name: &str, text: &str) -> Result<KeyValueWrite> {
+    Ok(KeyValueWrite::put(key(name)?, value(text), KeyValuePutOptions::default()))
+}
+
 calls! { KeyValue, key_value;
     "put" => |store| {
         let hour = KeyValuePutOptions::default().with_ttl(Duration::from_secs(3_600));
@@ -82,11 +87,40 @@ calls! { KeyValue, key_value;
     }
     "get" => |store| { store.get(&bucket()?, &key("k")?).await }
     "get/what_is_not_there" => |store| { store.get(&bucket()?, &key("their")?).await }
+    "get_many" => |store| {
+        store.get_many(&bucket()?, &[key("z")?, key("their")?, key("k")?]).await
+    }
+    "write" => |store| {
+        let at = at(store, "k/1").await?;
+        let delete = KeyValueWrite::delete(key("k/1")?, Some(at));
+        store.write(&bucket()?, vec![put("k", "new")?, delete, put("their", "new")?]).await
+    }
+    "write/with_a_condition_that_does_not_hold" => |store| {
+        let delete = KeyValueWrite::delete(key("z")?, Some(Revision::ZERO));
+        store.write(&bucket()?, vec![put("k", "new")?, delete]).await
+    }
+    "write/of_what_is_not_there" => |store| {
+        store.write(&bucket()?, vec![KeyValueWrite::delete(key("their")?, None)]).await
+    }
+    "write/into_a_new_bucket" => |store| {
+        store.write(&BucketName::new("their")?, vec![put("k", "new")?]).await
+    }
+    "delete_prefix" => |store| { store.delete_prefix(&bucket()?, "k").await }
+    "delete_prefix/of_all" => |store| { store.delete_prefix(&bucket()?, "").await }
+    "delete_prefix/of_what_is_not_there" => |store| { store.delete_prefix(&bucket()?, "their").await }
     "delete" => |store| { store.delete(&bucket()?, &key("k")?, None).await }
     "delete/what_is_not_there" => |store| { store.delete(&bucket()?, &key("their")?, None).await }
     "delete/at_a_revision" => |store| {
         let at = at(store, "k/1").await?;
         store.delete(&bucket()?, &key("k/1")?, Some(at)).await
+    }
+    "list_entries" => |store| {
+        let query = KeyValueQuery::prefix("").descending().with_values();
+        store.list_entries(&bucket()?, &query, PageRequest::default()).await
+    }
+    "list_entries/between_two_keys" => |store| {
+        let query = KeyValueQuery::prefix("").with_from(key("k")?).with_to(key("z")?);
+        store.list_entries(&bucket()?, &query, PageRequest::default()).await
     }
     "list" => |store| { store.list(&bucket()?, "", PageRequest::default()).await }
     "list/by_a_prefix" => |store| { store.list(&bucket()?, "k/", PageRequest::default()).await }

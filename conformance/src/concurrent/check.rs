@@ -50,6 +50,11 @@ pub(crate) trait Spec {
     fn part(_op: &Self::Op) -> Option<u8> {
         None
     }
+
+    /// Returns `true` if the call touches several parts, which are then not independent in its history.
+    fn spans(_op: &Self::Op) -> bool {
+        false
+    }
 }
 
 /// The reply to a call.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_kernel::{
-    BucketName, Capabilities, Contract, Key, KeyValueCondition, KeyValuePutOptions, KeyValueStore, Result,
-    Revision,
+    BucketName, Capabilities, Contract, Key, KeyValueCondition, KeyValueEntry, KeyValuePutOptions,
+    KeyValueStore, KeyValueWrite, Result, Revision,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,8 @@ use super::subject::{Subject, Turn, number_in, or_nothing};
 use crate::harness::StoreSet;
 
 const KEYS: u8 = 3;
+/// The same number, of the calls that touch every key.
+const ALL: usize = 3;
 
 /// A bucket.
 pub(crate) struct Bucket;
@@ -23,9 +25,28 @@ pub(crate) struct Bucket;
 /// A call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Op {
-    Put { key: u8, value: u32, when: When },
-    Get { key: u8 },
-    Delete { key: u8, at: Option<u64> },
+    Put {
+        key: u8,
+        value: u32,
+        when: When,
+    },
+    Get {
+        key: u8,
+    },
+    Delete {
+        key: u8,
+        at: Option<u64>,
+    },
+    /// Writes one value to every key, if the named key is at the revision.
+    WriteAll {
+        value: u32,
+        key: u8,
+        at: Option<u64>,
+    },
+    /// Reads every key.
+    GetAll,
+    /// Deletes every key by their prefix.
+    DeleteAll,
 }
 
 /// The condition of a put.
@@ -42,6 +63,9 @@ pub(crate) enum Answer {
     Revision(u64),
     Entry(Option<(u32, u64)>),
     Deleted(bool),
+    Revisions([u64; ALL]),
+    Entries([Option<(u32, u64)>; ALL]),
+    Count(u64),
 }
 
 /// The state of the bucket.
@@ -105,6 +129,19 @@ impl State {
         next
     }
 
+    /// Puts one value under every key, in order.
+    fn put_all(&self, value: u32, revisions: [Option<u64>; ALL]) -> Option<Self> {
+        (0..KEYS).zip(revisions).try_fold(self.clone(), |state, (key, at)| state.put(key, value, at))
+    }
+
+    fn remove_all(&self) -> Self {
+        (0..KEYS).fold(self.clone(), |state, key| state.remove(key))
+    }
+
+    fn count(&self) -> u64 {
+        u64::try_from(self.entries.len()).unwrap_or(u64::MAX)
+    }
+
     fn allows(&self, key: u8, when: When) -> bool {
         match (when, self.entries.get(&key)) {
             (When::Always, _) | (When::Absent, None) => true,
@@ -135,7 +172,8 @@ impl Spec for Bucket {
                 state.entries.contains_key(&key).then(|| state.clone())
             }
             (Op::Put { key, when: When::At(revision), .. }, Reply::Refused(Refusal::Conflict))
-            | (Op::Delete { key, at: Some(revision) }, Reply::Refused(Refusal::Conflict)) => {
+            | (Op::Delete { key, at: Some(revision) }, Reply::Refused(Refusal::Conflict))
+            | (Op::WriteAll { key, at: Some(revision), .. }, Reply::Refused(Refusal::Conflict)) => {
                 state.refuses_at(key, revision).then(|| state.clone())
             }
             (Op::Get { key }, Reply::Answered(Answer::Entry(seen))) => state.read(key, *seen),
@@ -148,20 +186,47 @@ impl Spec for Bucket {
             (Op::Delete { key, at }, Reply::Unknown) => {
                 state.allows(key, at.map_or(When::Always, When::At)).then(|| state.remove(key))
             }
+            (Op::WriteAll { value, key, at }, Reply::Answered(Answer::Revisions(revisions))) => {
+                let allowed = state.allows(key, at.map_or(When::Always, When::At));
+                allowed.then(|| state.put_all(value, revisions.map(Some)))?
+            }
+            (Op::WriteAll { value, key, at }, Reply::Unknown) => {
+                let allowed = state.allows(key, at.map_or(When::Always, When::At));
+                allowed.then(|| state.put_all(value, [None; ALL]))?
+            }
+            (Op::GetAll, Reply::Answered(Answer::Entries(seen))) => {
+                (0..KEYS).zip(seen).try_fold(state.clone(), |state, (key, seen)| state.read(key, *seen))
+            }
+            (Op::DeleteAll, Reply::Answered(Answer::Count(count))) => {
+                (state.count() == *count).then(|| state.remove_all())
+            }
+            (Op::DeleteAll, Reply::Unknown) => Some(state.remove_all()),
             _ => None,
         }
     }
 
     fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
-        !matches!(op, Op::Get { .. })
-            && !matches!(reply, Reply::Refused(_) | Reply::Answered(Answer::Deleted(false)))
+        let nothing = Reply::Answered(Answer::Deleted(false)) == *reply
+            || Reply::Answered(Answer::Count(0)) == *reply
+            || matches!(reply, Reply::Refused(_));
+        !matches!(op, Op::Get { .. } | Op::GetAll) && !nothing
     }
 
     fn part(op: &Op) -> Option<u8> {
         match *op {
             Op::Put { key, .. } | Op::Get { key } | Op::Delete { key, .. } => Some(key),
+            Op::WriteAll { .. } | Op::GetAll | Op::DeleteAll => None,
         }
     }
+
+    fn spans(op: &Op) -> bool {
+        Self::part(op).is_none()
+    }
+}
+
+/// Returns the value and the revision of an entry.
+fn seen(entry: &KeyValueEntry) -> (u32, u64) {
+    (number_in(&String::from_utf8_lossy(&entry.value), "v"), entry.revision.get())
 }
 
 fn bucket() -> Result<BucketName> {
@@ -193,6 +258,13 @@ impl Subject for Bucket {
     fn choose(seen: &Self::Memory, rng: &mut Rng, turn: Turn, _: &Capabilities) -> Op {
         let key = rng.below(KEYS);
         let value = turn.value();
+        // A part of the calls touches all keys. They come first, so that the others keep their shares.
+        match (rng.below(100), seen.get(&key)) {
+            (0..8, at) => return Op::WriteAll { value, key, at: at.copied().filter(|_| rng.below(2) == 0) },
+            (8..14, _) => return Op::GetAll,
+            (14..16, _) => return Op::DeleteAll,
+            _ => {}
+        }
         match (rng.below(100), seen.get(&key)) {
             (0..20, _) => Op::Put { key, value, when: When::Always },
             (20..35, _) => Op::Put { key, value, when: When::Absent },
@@ -219,15 +291,33 @@ impl Subject for Bucket {
             }
             Op::Get { key } => {
                 let entry = store.get(&bucket, &self::key(key)?).await?;
-                Ok(Answer::Entry(entry.map(|entry| {
-                    let text = String::from_utf8_lossy(&entry.value);
-                    (number_in(&text, "v"), entry.revision.get())
-                })))
+                Ok(Answer::Entry(entry.map(|entry| seen(&entry))))
             }
             Op::Delete { key, at } => {
                 let at = at.map(Revision::new);
                 Ok(Answer::Deleted(store.delete(&bucket, &self::key(key)?, at).await?))
             }
+            Op::WriteAll { value, key, at } => {
+                let mut writes = Vec::new();
+                for number in 0..KEYS {
+                    let condition = match at.filter(|_| number == key) {
+                        Some(at) => KeyValueCondition::AtRevision(Revision::new(at)),
+                        None => KeyValueCondition::None,
+                    };
+                    let options = KeyValuePutOptions::default().with_condition(condition);
+                    writes.push(KeyValueWrite::put(self::key(number)?, format!("v{value}"), options));
+                }
+                let given = store.write(&bucket, writes).await?;
+                let given = |index: usize| given.get(index).copied().flatten().map_or(0, Revision::get);
+                Ok(Answer::Revisions(std::array::from_fn(given)))
+            }
+            Op::GetAll => {
+                let keys = (0..KEYS).map(key).collect::<Result<Vec<_>>>()?;
+                let found = store.get_many(&bucket, &keys).await?.items;
+                let entry = |index: usize| found.get(index).cloned().flatten().map(|entry| seen(&entry));
+                Ok(Answer::Entries(std::array::from_fn(entry)))
+            }
+            Op::DeleteAll => Ok(Answer::Count(store.delete_prefix(&bucket, "k").await?.deleted)),
         }
     }
 
@@ -236,6 +326,11 @@ impl Subject for Bucket {
             (Op::Put { key, .. }, Answer::Revision(revision))
             | (Op::Get { key }, Answer::Entry(Some((_, revision)))) => {
                 seen.insert(key, revision);
+            }
+            (Op::WriteAll { .. }, Answer::Revisions(revisions)) => seen.extend((0..KEYS).zip(revisions)),
+            (Op::GetAll, Answer::Entries(entries)) => {
+                let entries = (0..KEYS).zip(entries);
+                seen.extend(entries.filter_map(|(key, entry)| Some((key, entry?.1))));
             }
             _ => {}
         }
@@ -252,6 +347,10 @@ impl Subject for Bucket {
             (Op::Delete { at: None, .. }, Reply::Answered(Answer::Deleted(true))) => "KV-023",
             (Op::Delete { at: None, .. }, _) => "KV-024",
             (Op::Delete { at: Some(_), .. }, _) => "KV-025",
+            (Op::WriteAll { at: Some(_), .. }, _) => "KV-060",
+            (Op::WriteAll { at: None, .. }, _) => "KV-058",
+            (Op::GetAll, _) => "KV-054",
+            (Op::DeleteAll, _) => "KV-064",
         }
     }
 
@@ -268,15 +367,23 @@ impl Subject for Bucket {
             Op::Get { key } => format!("get {}", name(key)),
             Op::Delete { key, at: None } => format!("delete {}", name(key)),
             Op::Delete { key, at: Some(at) } => format!("delete {} at revision {at}", name(key)),
+            Op::WriteAll { value, at: None, .. } => format!("write v{value} to all keys"),
+            Op::WriteAll { value, key, at: Some(at) } => {
+                format!("write v{value} to all keys if {} is at revision {at}", name(key))
+            }
+            Op::GetAll => "get all keys".to_owned(),
+            Op::DeleteAll => "delete all keys".to_owned(),
         }
     }
 
     fn show_answer(_: &Op, answer: &Answer) -> String {
+        let entry = |entry| or_nothing(entry, |(value, revision)| format!("v{value} at revision {revision}"));
         match *answer {
             Answer::Revision(revision) => format!("revision {revision}"),
-            Answer::Entry(entry) => {
-                or_nothing(entry, |(value, revision)| format!("v{value} at revision {revision}"))
-            }
+            Answer::Entry(found) => entry(found),
+            Answer::Revisions(revisions) => format!("revisions {revisions:?}"),
+            Answer::Entries(entries) => entries.map(entry).join(", "),
+            Answer::Count(count) => format!("{count} keys existed"),
             Answer::Deleted(true) => "it existed".to_owned(),
             Answer::Deleted(false) => "it did not exist".to_owned(),
         }

@@ -1,5 +1,6 @@
 //! The model of [`KeyValueStore`].
 
+mod batch;
 mod operation;
 mod watch;
 
@@ -260,6 +261,14 @@ impl Subject for KeyValue {
     async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
             Operation::Put(put) => self.put(store, put, recorder).await,
+            Operation::Write { bucket, writes } => self.write(store, bucket, writes, recorder).await,
+            Operation::GetMany { bucket, keys } => self.get_many(store, bucket, keys, recorder).await,
+            Operation::DeletePrefix { bucket, prefix } => {
+                self.delete_prefix(store, bucket, prefix, recorder).await
+            }
+            Operation::ListEntries { bucket, query, page } => {
+                self.list_entries(store, (bucket, query, page), recorder).await
+            }
             Operation::Get { bucket, key } => self.get(store, bucket, key, recorder).await,
             Operation::Delete { bucket, key, at } => self.delete(store, (bucket, key, *at), recorder).await,
             Operation::List { bucket, prefix, page } => {

@@ -11,8 +11,9 @@ use larder_agents::InMemoryKeyValueStore;
 use larder_kernel::limits::{BUCKET_TOMBSTONES_MAX, VALUE_BYTES_MAX};
 use larder_kernel::{
     BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvent, KeyValueEventKind, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page,
-    PageRequest, Result, Revision, Store, Timestamp,
+    KeyValueEvent, KeyValueEventKind, KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery,
+    KeyValueStore, KeyValueWrite, Namespace, Page, PageRequest, PrefixDeletion, Result, Revision, Store,
+    Timestamp,
 };
 
 use super::serve::{SharedState, asleep, lock, serve};
@@ -242,6 +243,39 @@ impl KeyValueStore for Wrong {
         }
         let there = self.inner.delete(&bucket, &key, at).await?;
         Ok(there && self.defect != Defect::DeletionDenied)
+    }
+
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        let keys = keys.iter().map(|key| self.key(key)).collect::<Result<Vec<Key>>>()?;
+        self.inner.get_many(&self.bucket(bucket)?, &keys).await
+    }
+
+    async fn write(
+        &self,
+        bucket: &BucketName,
+        mut writes: Vec<KeyValueWrite>,
+    ) -> Result<Vec<Option<Revision>>> {
+        for write in &mut writes {
+            write.key = self.key(&write.key)?;
+        }
+        self.inner.write(&self.bucket(bucket)?, writes).await
+    }
+
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        self.inner.delete_prefix(&self.bucket(bucket)?, prefix).await
+    }
+
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        self.inner.list_entries(&self.bucket(bucket)?, query, page).await
     }
 
     async fn list(

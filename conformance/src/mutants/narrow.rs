@@ -7,6 +7,7 @@ mod blobs;
 mod graph;
 mod history;
 mod key_value;
+mod key_value_batch;
 mod sizes;
 mod tasks;
 mod vectors;
@@ -26,6 +27,7 @@ pub(super) fn mutants() -> Vec<Mutant> {
         sizes::mutants(),
         tasks::mutants(),
         key_value::mutants(),
+        key_value_batch::mutants(),
     ];
     all.into_iter().flatten().collect()
 }

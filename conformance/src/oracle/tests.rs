@@ -50,15 +50,20 @@ fn torn(op: &Op) -> Option<Op> {
         Op::WriteCells { places, number, .. } if places.len() > 1 => {
             Some(Op::WriteCells { places: places[..1].to_vec(), number: *number, fresh: false })
         }
+        Op::PutAll { slots, number, ats } if slots.len() > 1 => {
+            Some(Op::PutAll { slots: slots[..1].to_vec(), number: *number, ats: ats[..1].to_vec() })
+        }
         _ => None,
     }
 }
 
 #[tokio::test]
 async fn a_partially_written_batch_is_found() {
-    for (contract, clauses) in
-        [(Contract::Vectors, ["VEC-004", ""]), (Contract::Graph, ["GRAPH-004", "GRAPH-006"])]
-    {
+    for (contract, clauses) in [
+        (Contract::Vectors, ["VEC-004", ""]),
+        (Contract::Graph, ["GRAPH-004", "GRAPH-006"]),
+        (Contract::KeyValue, ["KV-059", ""]),
+    ] {
         let stores = memory();
         let mut client = client(contract, &stores, "era", 4);
         let part = loop {

@@ -1,5 +1,8 @@
 //! Cases of the contract `key_value`.
 
+mod batch_atomic;
+mod batch_read;
+mod batch_write;
 mod concurrency;
 mod delete;
 pub(crate) mod dump;
@@ -11,6 +14,7 @@ mod hostile;
 mod list;
 pub(crate) mod many;
 mod places;
+mod prefix_delete;
 mod put;
 mod support;
 mod watch;
@@ -22,7 +26,8 @@ use crate::case::{Case, case};
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let all = [writing(), expiring(), listing(), watching(), places::cases(), hostile::cases()];
-    all.into_iter().flatten().collect()
+    let several = [batch_read::cases(), batch_write::cases(), batch_atomic::cases(), prefix_delete::cases()];
+    all.into_iter().chain(several).flatten().collect()
 }
 
 fn writing() -> Vec<Case> {

@@ -16,7 +16,7 @@ use larder_conformance::{
 };
 use larder_kernel::{
     AppendOptions, BucketName, HistoryProvider, IdempotencyKey, Key, KeyValueCondition, KeyValueEvent,
-    KeyValuePutOptions, KeyValueStore, Namespace, PageRequest, Result, Revision,
+    KeyValuePutOptions, KeyValueStore, KeyValueWrite, Namespace, PageRequest, Result, Revision,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -52,6 +52,15 @@ fn read<T: serde::de::DeserializeOwned>(request: &Value, name: &str) -> T {
     serde_json::from_value(request[name].clone()).unwrap()
 }
 
+/// Returns the options of a put that replaces a revision or creates the key.
+fn options(request: &Value) -> KeyValuePutOptions {
+    let condition = match read::<Option<Revision>>(request, "at") {
+        Some(at) => KeyValueCondition::AtRevision(at),
+        None => KeyValueCondition::Absent,
+    };
+    KeyValuePutOptions::default().with_condition(condition)
+}
+
 async fn answer(place: &MemoryBackend, request: &Value) -> Result<Value> {
     let namespace: Namespace = read(request, "namespace");
     let history = InMemoryHistoryProvider::open(place, namespace.clone());
@@ -68,12 +77,19 @@ async fn answer(place: &MemoryBackend, request: &Value) -> Result<Value> {
             let (after, limit) = (read(request, "after"), read(request, "limit"));
             json!({ "page": history.page_after(&read(request, "thread"), after, limit).await? })
         }
-        "put" => {
-            let condition = match read::<Option<Revision>>(request, "at") {
-                Some(at) => KeyValueCondition::AtRevision(at),
-                None => KeyValueCondition::Absent,
+        "write" => {
+            let put = |write: &Value| {
+                KeyValueWrite::put(read(write, "key"), read::<String>(write, "value"), options(write))
             };
-            let options = KeyValuePutOptions::default().with_condition(condition);
+            let writes = request["writes"].as_array().unwrap().iter().map(put).collect();
+            json!({ "revisions": values.write(&read(request, "bucket"), writes).await? })
+        }
+        "get_many" => {
+            let keys: Vec<Key> = read(request, "keys");
+            json!({ "entries": values.get_many(&read(request, "bucket"), &keys).await? })
+        }
+        "put" => {
+            let options = options(request);
             let value = read::<String>(request, "value").into();
             let (bucket, key) = place();
             json!({ "revision": values.put(&bucket, &key, value, options).await? })

@@ -11,8 +11,9 @@ use futures_util::{StreamExt, stream};
 use larder_kernel::{
     AppendOptions, Appended, BucketName, Capabilities, ChatMessage, Durability, Error, ErrorKind,
     HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueCondition,
-    KeyValueEntry, KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet,
-    Outcome, Page, PageRequest, RequestOption, Result, Revision, Seq, Store, StoredMessage, Thread,
+    KeyValueEntry, KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, KeyValueWrite,
+    KeyValueWriteKind, Namespace, OptionSet, Outcome, Page, PageRequest, RequestOption, Result, Revision,
+    Seq, Store, StoredMessage, Thread,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -243,6 +244,35 @@ impl KeyValueStore for Wire {
         let request = json!({ "namespace": self.namespace, "call": "get", "bucket": bucket, "key": key });
         let answer = self.ask(&request).await?;
         Ok(serde_json::from_value(answer["entry"].clone()).unwrap())
+    }
+
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        let request =
+            json!({ "namespace": self.namespace, "call": "get_many", "bucket": bucket, "keys": keys });
+        let answer = self.ask(&request).await?;
+        Ok(serde_json::from_value(answer["entries"].clone()).unwrap())
+    }
+
+    /// The clients write values over revisions, or create them.
+    async fn write(&self, bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Result<Vec<Option<Revision>>> {
+        let write = |write: KeyValueWrite| {
+            let KeyValueWriteKind::Put { value, options } = write.kind else { unreachable!("a deletion") };
+            let at = match options.condition {
+                KeyValueCondition::AtRevision(at) => Some(at),
+                _ => None,
+            };
+            json!({ "key": write.key, "value": String::from_utf8(value.to_vec()).unwrap(), "at": at })
+        };
+        let writes: Vec<Value> = writes.into_iter().map(write).collect();
+        let request = json!({
+            "namespace": self.namespace, "call": "write", "bucket": bucket, "writes": writes,
+        });
+        let answer = self.ask_again(Defect::RetriesConditions, &request).await?;
+        Ok(serde_json::from_value(answer["revisions"].clone()).unwrap())
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {

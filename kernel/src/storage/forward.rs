@@ -130,8 +130,13 @@ macro_rules! forward {
             @[$($($generics)*)?] KeyValueStore for $type, $by;
             put(bucket: &BucketName, key: &Key, value: Bytes, options: KeyValuePutOptions) -> Revision;
             get(bucket: &BucketName, key: &Key) -> Option<KeyValueEntry>;
+            get_many(bucket: &BucketName, keys: &[Key]) -> Page<Option<KeyValueEntry>, usize>;
             delete(bucket: &BucketName, key: &Key, at: Option<Revision>) -> bool;
+            write(bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Vec<Option<Revision>>;
+            delete_prefix(bucket: &BucketName, prefix: &str) -> PrefixDeletion;
             list(bucket: &BucketName, prefix: &str, page: PageRequest<Key>) -> Page<KeyRevision, Key>;
+            list_entries(bucket: &BucketName, query: &KeyValueQuery, page: PageRequest<Key>)
+                -> Page<KeyValueItem, Key>;
             list_buckets(page: PageRequest<BucketName>) -> Page<BucketInfo, BucketName>;
             watch(bucket: &BucketName, prefix: &str, after: Revision) -> KeyValueEvents;
         }

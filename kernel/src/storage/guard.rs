@@ -116,6 +116,12 @@ macro_rules! check {
     ($self:ident KeyValueStore put $bucket:ident $key:ident $value:ident $options:ident) => {
         $self.check("key_value.put", $options.options())?;
     };
+    ($self:ident KeyValueStore write $bucket:ident $writes:ident) => {
+        $self.check("key_value.write", all(&$writes, KeyValueWrite::options))?;
+    };
+    ($self:ident KeyValueStore list_entries $bucket:ident $query:ident $page:ident) => {
+        $self.check("key_value.list_entries", $query.options())?;
+    };
     ($($other:tt)*) => {};
 }
 

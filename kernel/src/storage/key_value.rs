@@ -4,6 +4,7 @@
 //! therefore shows if another caller wrote the key in between, and a watcher can continue from the last
 //! revision it saw. A revision also names the generation of its bucket, as a `Seq` does for its thread.
 
+mod batch;
 mod check;
 mod ext;
 mod types;
@@ -12,7 +13,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
 
-pub use check::{check_list, check_put};
+pub use batch::{
+    KeyOrder, KeyValueItem, KeyValueQuery, KeyValueWrite, KeyValueWriteKind, PrefixDeletion, entries_page,
+    fitting, many_page, prefix_end,
+};
+pub use check::{check_get_many, check_list, check_list_entries, check_put, check_write};
 pub use ext::KeyValueStoreExt;
 pub use types::{
     BucketInfo, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent, KeyValueEventKind,
@@ -25,12 +30,15 @@ use crate::id::{BucketName, Key};
 use crate::page::{Page, PageRequest};
 use crate::position::Revision;
 
+/// The operation of [`KeyValueStore::write`] in errors.
+const WRITE: &str = "key_value.write";
+
 /// A stream of a bucket's changes.
 pub type KeyValueEvents = BoxStream<'static, Result<KeyValueEvent>>;
 
 /// A store of byte values under keys, in buckets.
 ///
-/// [`KeyValueStoreExt`] has the convenience methods (`create`, `put_at`).
+/// [`KeyValueStoreExt`] has the convenience methods (`create`, `put_at`, `delete_all`).
 // The default bodies do not use their arguments.
 #[allow(unused_variables)]
 #[async_trait]
@@ -99,6 +107,68 @@ pub trait KeyValueStore: Store {
         Err(Error::not_implemented("key_value.get"))
     }
 
+    /// Reads several keys of one bucket. The items are in the order of the keys, and `next` is the number of
+    /// items if further keys must be read by another call.
+    ///
+    /// - **KV-053** `get_many` returns for each key what `get` returns, in the order of the keys, and again
+    ///   for a key that is named again.
+    /// - **KV-054** All entries of one result existed at one instant: a result contains all puts and deletions
+    ///   of a `write`, or none.
+    /// - **KV-055** A result ends before its values exceed 16 MiB, but contains at least one item, and `next`
+    ///   is the position of the first key that was not read.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more than 1,000 keys.
+    ///
+    /// # Cancellation
+    /// Dropping the future needs no cleanup.
+    ///
+    /// # Complexity
+    /// O(keys and values), in one round trip.
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        Err(Error::not_implemented("key_value.get_many"))
+    }
+
+    /// Writes and deletes several keys of one bucket, each under its own condition, completely or not at all.
+    /// Returns the revision of each put and of each deletion of an existing key, in the order of the writes,
+    /// and `None` for a deletion of an absent key.
+    ///
+    /// Each key may appear once. Every condition is therefore evaluated in the state before the call. The
+    /// error of a condition that does not hold has the position of the first such write as `write` in its
+    /// context.
+    ///
+    /// - **KV-056** A `write` has the effect of its puts and deletions one by one.
+    /// - **KV-057** If one condition of a `write` does not hold, the call fails with `Conflict`, names the
+    ///   position of the first such write, and changes nothing.
+    /// - **KV-058** The puts of a `write` and its deletions of existing keys take revisions in the order of
+    ///   the writes, and the result contains exactly these revisions.
+    /// - **KV-059** No read sees a part of a `write`.
+    /// - **KV-060** Of concurrent `write` calls that name one key at one revision or as absent, exactly one
+    ///   succeeds, and the others fail with `Conflict`.
+    /// - **KV-061** A watch delivers the changes of a `write` in the order of its writes, and when it delivers
+    ///   the first of them, every read returns the whole `write`.
+    /// - **KV-062** A `write` with 1,000 keys, or with 16 MiB of keys and values, is stored.
+    /// - **KV-063** With a revision of another generation than the bucket's, a `write` fails with `Conflict`
+    ///   and changes nothing, even if the number is right.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 or more than 1,000 writes, a key that appears twice, keys and values of more than
+    /// 16 MiB together, a value over 4 MiB or a time to live of less than 1 ms or more than 100 years;
+    /// `Conflict`; `ResourceExhausted` if a quota is reached.
+    ///
+    /// # Cancellation
+    /// The `write` happens completely or not at all.
+    ///
+    /// # Complexity
+    /// O(writes and values), independent of the bucket's size, in one round trip.
+    async fn write(&self, bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Result<Vec<Option<Revision>>> {
+        Err(Error::not_implemented("key_value.write"))
+    }
+
     /// Deletes a key, optionally only at a given revision. Returns `true` if the key existed.
     ///
     /// - **KV-023** Deleting an existing key returns `true`, and the key then reads as absent.
@@ -120,6 +190,31 @@ pub trait KeyValueStore: Store {
     /// O(1) plus the cost of finding the key.
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         Err(Error::not_implemented("key_value.delete"))
+    }
+
+    /// Deletes the first 1,000 keys that begin with a prefix, or all of them if they are fewer. To delete all,
+    /// call it until the result has no `more`; [`KeyValueStoreExt::delete_all`] does that.
+    ///
+    /// A call is limited because every deletion takes a revision and leaves a record for watchers, of which a
+    /// bucket keeps 1,000, and because other writers of the bucket wait for it.
+    ///
+    /// - **KV-064** `delete_prefix` deletes the first 1,000 keys in byte order whose bytes begin with the
+    ///   prefix, completely or not at all, and returns their number and whether such keys remain.
+    /// - **KV-065** Each deletion by `delete_prefix` takes a revision of its own, in the order of the keys, and
+    ///   a watch delivers it as a deletion.
+    /// - **KV-066** `delete_prefix` neither counts nor deletes other keys: those without the prefix, absent
+    ///   ones and expired ones.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a prefix that has more than 512 bytes or contains NUL.
+    ///
+    /// # Cancellation
+    /// The call deletes all of its keys or none.
+    ///
+    /// # Complexity
+    /// O(deleted keys) plus the cost of finding the first one.
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        Err(Error::not_implemented("key_value.delete_prefix"))
     }
 
     /// Lists the keys that begin with a prefix, with their revisions.
@@ -146,6 +241,36 @@ pub trait KeyValueStore: Store {
         page: PageRequest<Key>,
     ) -> Result<Page<KeyRevision, Key>> {
         Err(Error::not_implemented("key_value.list"))
+    }
+
+    /// Lists the entries that a query selects: those between two keys, forwards or in reverse, and with their
+    /// values if the query asks for them.
+    ///
+    /// - **KV-067** `list_entries` lists exactly the keys that begin with the prefix, are not below `from` and
+    ///   are below `to`.
+    /// - **KV-068** An item has the key's revision and expiry, and its value if and only if the query asks for
+    ///   values.
+    /// - **KV-069** The listing is in byte order, or in reverse byte order if the query asks for it, and
+    ///   paging with any limit returns every key that exists for the whole listing exactly once.
+    /// - **KV-070** A page ends before its values exceed 16 MiB, but contains at least one item if an entry
+    ///   exists, and then has a next page.
+    /// - **KV-071** A page contains the state of one instant: all puts and deletions of a `write`, or none.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000, or a prefix that has more than 512 bytes or contains NUL.
+    ///
+    /// # Cancellation
+    /// Dropping the future needs no cleanup.
+    ///
+    /// # Complexity
+    /// O(limit and values) plus the cost of finding the start.
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        Err(Error::not_implemented("key_value.list_entries"))
     }
 
     /// Lists the buckets that contain keys, in byte order.

@@ -108,6 +108,14 @@ options! {
     ValueCondition, KeyValue, "put.condition";
     /// [`KeyValuePutOptions::ttl`](crate::KeyValuePutOptions::ttl).
     ValueTtl, KeyValue, "put.ttl";
+    /// [`KeyValueQuery::from`](crate::KeyValueQuery::from).
+    EntriesFrom, KeyValue, "entries.from";
+    /// [`KeyValueQuery::to`](crate::KeyValueQuery::to).
+    EntriesTo, KeyValue, "entries.to";
+    /// [`KeyValueQuery::order`](crate::KeyValueQuery::order) other than ascending.
+    EntriesOrder, KeyValue, "entries.order";
+    /// [`KeyValueQuery::values`](crate::KeyValueQuery::values).
+    EntriesValues, KeyValue, "entries.values";
 }
 
 impl fmt::Display for RequestOption {

@@ -3,21 +3,72 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
-use larder_kernel::limits::VALUE_BYTES_MAX;
-use larder_kernel::storage::key_value::check_put;
+use larder_kernel::limits::{BATCH_VALUES_BYTES_MAX, VALUE_BYTES_MAX};
+use larder_kernel::storage::key_value::{check_put, check_write, fitting};
 use larder_kernel::{
     BucketInfo, BucketName, Capabilities, Key, KeyRevision, KeyValueEntry, KeyValueEvent, KeyValueEventKind,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, Page, PageRequest, Result, Revision, Store,
+    KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite,
+    KeyValueWriteKind, Namespace, Page, PageRequest, PrefixDeletion, Result, Revision, Store,
 };
 
-use super::ring::{KeyRing, Nonce, Place};
+use super::ring::{KeyRing, Nonce, Place, SEAL_BYTES};
 use super::{Sealed, shared};
 use crate::internal::offload;
 
-shared!(KeyValueStore, [ValueCondition, ValueTtl]);
+shared!(KeyValueStore, [ValueCondition, ValueTtl, EntriesFrom, EntriesTo, EntriesOrder, EntriesValues]);
 
 fn place(namespace: &Namespace, bucket: &BucketName, key: &Key) -> Place {
     Place::new("kv", namespace.as_str()).at(bucket.as_str()).at(key.as_str())
+}
+
+/// Encrypts the values of the puts. The inner store has the limit for all of them, too. So if the ciphertexts
+/// would exceed it, the largest values are compressed, until the rest fits.
+fn sealed(
+    ring: &KeyRing,
+    operation: &'static str,
+    places: &[Place],
+    mut writes: Vec<KeyValueWrite>,
+) -> Result<Vec<KeyValueWrite>> {
+    let mut bytes: usize = writes.iter().map(KeyValueWrite::size_bytes).sum();
+    let puts = writes.iter_mut().zip(places).filter_map(|(write, place)| match &mut write.kind {
+        KeyValueWriteKind::Put { value, .. } => Some((value, place)),
+        _ => None,
+    });
+    let mut puts: Vec<(&mut Bytes, &Place)> = puts.collect();
+    puts.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+    bytes += puts.len() * SEAL_BYTES;
+    for (value, place) in puts {
+        let whole = value.len() + SEAL_BYTES;
+        // One byte less than the plain text needs makes the ring compress it.
+        let room = if bytes > BATCH_VALUES_BYTES_MAX { whole - 1 } else { whole };
+        *value = ring.seal(operation, 0, place, value, Nonce::Random, room.min(VALUE_BYTES_MAX))?.into();
+        bytes -= whole - value.len();
+    }
+    Ok(writes)
+}
+
+/// Decrypts the values, each with its place. They were encrypted within the limit for one answer, but
+/// compressed values may exceed it; returns only the values that fit.
+async fn opened_within(
+    ring: &KeyRing,
+    operation: &'static str,
+    values: Vec<(Place, Bytes)>,
+) -> Result<Vec<Bytes>> {
+    let (ring, steps) = (ring.clone(), values.iter().map(|(_, value)| value.len()).sum());
+    let open = move || {
+        let (mut plain, mut bytes) = (Vec::with_capacity(values.len()), 0);
+        for (place, value) in &values {
+            let value = opened(&ring, operation, place, value)?;
+            bytes += value.len();
+            plain.push(value);
+            if bytes > BATCH_VALUES_BYTES_MAX {
+                break;
+            }
+        }
+        plain.truncate(fitting(plain.iter().map(Bytes::len), plain.len()));
+        Ok(plain)
+    };
+    offload::run(operation, steps, open).await
 }
 
 fn opened(ring: &KeyRing, operation: &'static str, place: &Place, value: &[u8]) -> Result<Bytes> {
@@ -49,6 +100,66 @@ impl KeyValueStore for Sealed<dyn KeyValueStore> {
         let open = move || opened(&ring, "key_value.get", &place, &sealed);
         entry.value = offload::run("key_value.get", entry.value.len(), open).await?;
         Ok(Some(entry))
+    }
+
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        let mut page = self.inner.get_many(bucket, keys).await?;
+        let sealed = keys.iter().zip(&page.items).filter_map(|(key, entry)| {
+            let value = entry.as_ref()?.value.clone();
+            Some((place(self.namespace(), bucket, key), value))
+        });
+        let mut plain = opened_within(&self.ring, "key_value.get_many", sealed.collect()).await?.into_iter();
+        for (index, item) in page.items.iter_mut().enumerate() {
+            let Some(entry) = item else { continue };
+            let Some(value) = plain.next() else {
+                page.items.truncate(index);
+                page.next = Some(index);
+                break;
+            };
+            entry.value = value;
+        }
+        Ok(page)
+    }
+
+    async fn write(&self, bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Result<Vec<Option<Revision>>> {
+        const OPERATION: &str = "key_value.write";
+        check_write(&writes)?;
+        let places: Vec<Place> =
+            writes.iter().map(|write| place(self.namespace(), bucket, &write.key)).collect();
+        let (ring, steps) = (self.ring.clone(), writes.iter().map(KeyValueWrite::size_bytes).sum());
+        let seal = move || sealed(&ring, OPERATION, &places, writes);
+        let writes = offload::run(OPERATION, steps, seal).await?;
+        self.inner.write(bucket, writes).await
+    }
+
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        self.inner.delete_prefix(bucket, prefix).await
+    }
+
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        let mut page = self.inner.list_entries(bucket, query, page).await?;
+        let sealed = page
+            .items
+            .iter()
+            .filter_map(|item| Some((place(self.namespace(), bucket, &item.key), item.value.clone()?)));
+        let plain = opened_within(&self.ring, "key_value.list_entries", sealed.collect()).await?;
+        if query.values && plain.len() < page.items.len() {
+            page.items.truncate(plain.len());
+            page.next = page.items.last().map(|item| item.key.clone());
+        }
+        for (item, value) in page.items.iter_mut().zip(plain) {
+            item.value = Some(value);
+        }
+        Ok(page)
     }
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {

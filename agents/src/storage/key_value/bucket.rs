@@ -1,5 +1,7 @@
 //! The state of one bucket.
 
+mod batch;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 
@@ -131,32 +133,54 @@ impl Bucket {
         now_ms: i64,
     ) -> Result<Revision> {
         const OPERATION: &str = "key_value.put";
-        let there = self.revision_of(key);
-        match (options.condition, there) {
-            (KeyValueCondition::Absent, Some(_)) => {
-                return Err(Error::new(
+        if !self.holds(OPERATION, key, options.condition)? {
+            return Err(match options.condition {
+                KeyValueCondition::Absent => Error::new(
                     ErrorKind::Conflict,
                     OPERATION,
                     "the key already exists; read it or write without the condition",
-                ));
-            }
-            (KeyValueCondition::AtRevision(at), there) if !there.is_some_and(|there| at.names(there)) => {
-                return Err(at_another_revision(OPERATION));
-            }
-            (KeyValueCondition::None | KeyValueCondition::Absent | KeyValueCondition::AtRevision(_), _) => {}
-            _ => return Err(Error::unknown_value(OPERATION, "condition")),
+                ),
+                _ => at_another_revision(OPERATION),
+            });
         }
-        let expires_at_ms = options.ttl.map(|ttl| deadline_ms(now_ms, ttl));
-        let change = Change { key: key.clone(), kind: ChangeKind::Put { value, expires_at_ms } };
+        let change = Change::put(key.clone(), value, options, now_ms);
         let (freed, needed) = (self.last_change(key).map_or(0, Change::share), change.share());
         backend.exchange(OPERATION, freed, needed)?;
         self.held = self.held + needed - freed;
-        self.drop_change(key);
+        Ok(self.replace(change))
+    }
+
+    /// Returns `true` if the condition of a put holds.
+    fn holds(&self, operation: &'static str, key: &Key, condition: KeyValueCondition) -> Result<bool> {
+        match condition {
+            KeyValueCondition::None => Ok(true),
+            KeyValueCondition::Absent => Ok(self.revision_of(key).is_none()),
+            KeyValueCondition::AtRevision(at) => Ok(self.is_at(key, at)),
+            _ => Err(Error::unknown_value(operation, "condition")),
+        }
+    }
+
+    /// Returns `true` if the key exists and is at this revision.
+    fn is_at(&self, key: &Key, at: Revision) -> bool {
+        self.revision_of(key).is_some_and(|there| at.names(there))
+    }
+
+    /// Gives a change the next revision, and replaces the last change of its key.
+    fn replace(&mut self, change: Change) -> Revision {
+        self.drop_change(&change.key);
         self.revision += 1;
-        self.keys.insert(key.clone(), self.revision);
-        self.expiries.extend(expires_at_ms.map(|at| (at, self.revision)));
+        match &change.kind {
+            ChangeKind::Put { expires_at_ms, .. } => {
+                self.keys.insert(change.key.clone(), self.revision);
+                self.expiries.extend(expires_at_ms.map(|at| (at, self.revision)));
+            }
+            ChangeKind::Deleted => {
+                self.gone.insert(change.key.clone(), self.revision);
+                self.deletions.insert(self.revision);
+            }
+        }
         self.changes.insert(self.revision, change);
-        Ok(self.at(self.revision))
+        self.at(self.revision)
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<KeyValueEntry> {
@@ -176,28 +200,28 @@ impl Bucket {
         key: &Key,
         at: Option<Revision>,
     ) -> Result<bool> {
-        let there = self.revision_of(key);
-        if at.is_some_and(|at| !there.is_some_and(|there| at.names(there))) {
+        if at.is_some_and(|at| !self.is_at(key, at)) {
             return Err(at_another_revision("key_value.delete"));
         }
-        if there.is_none() {
+        if !self.keys.contains_key(key) {
             return Ok(false);
         }
         let freed = self.last_change(key).map_or(0, Change::share);
         self.release(backend, freed);
-        self.drop_change(key);
-        self.revision += 1;
         let change = Change { key: key.clone(), kind: ChangeKind::Deleted };
         backend.count(change.share());
         self.held += change.share();
-        self.changes.insert(self.revision, change);
-        self.gone.insert(key.clone(), self.revision);
-        self.deletions.insert(self.revision);
-        if self.deletions.len() > BUCKET_TOMBSTONES_MAX {
+        self.replace(change);
+        self.forget_deletions(backend);
+        Ok(true)
+    }
+
+    /// Drops the oldest deletions beyond the limit.
+    fn forget_deletions(&mut self, backend: &MemoryBackend) {
+        while self.deletions.len() > BUCKET_TOMBSTONES_MAX {
             let oldest = self.deletions.pop_first();
             self.forget(backend, oldest);
         }
-        Ok(true)
     }
 
     /// Returns up to `limit` keys with the prefix, after a key.
@@ -344,6 +368,11 @@ pub(super) fn at_another_revision(operation: &'static str) -> Error {
 }
 
 impl Change {
+    fn put(key: Key, value: Bytes, options: KeyValuePutOptions, now_ms: i64) -> Self {
+        let expires_at_ms = options.ttl.map(|ttl| deadline_ms(now_ms, ttl));
+        Self { key, kind: ChangeKind::Put { value, expires_at_ms } }
+    }
+
     fn share(&self) -> u64 {
         let value_bytes = match &self.kind {
             ChangeKind::Put { value, .. } => value.len(),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
+use larder_kernel::storage::key_value::prefix_end;
 use larder_kernel::{
     BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
     KeyValuePutOptions, Namespace, PageRequest, Revision,
@@ -29,7 +30,7 @@ pub(super) struct Put {
 }
 
 /// Returns the revision with the bucket's generation.
-fn revision(number: i64, stored: Option<i64>) -> Fallible<Revision> {
+pub(super) fn revision(number: i64, stored: Option<i64>) -> Fallible<Revision> {
     Ok(Revision::new(count(number)?).in_generation(generation(stored)))
 }
 
@@ -151,14 +152,14 @@ pub(super) fn list<'c>(
              FROM larder.kv_entries
              WHERE namespace = $1 AND bucket = $2 AND key >= greatest($3 COLLATE \"C\", $4 COLLATE \"C\")
                 AND key > $4 AND ($5::text IS NULL OR key < $5)
-                AND (expires_ms IS NULL OR expires_ms > larder.now_ms()) AND starts_with(key, $3)
+                AND (expires_ms IS NULL OR expires_ms > (SELECT larder.now_ms())) AND starts_with(key, $3)
              ORDER BY key LIMIT $6",
         )
         .bind(address.namespace.as_str())
         .bind(address.bucket.as_str())
         .bind(prefix)
         .bind(after)
-        .bind(end_of(prefix))
+        .bind(prefix_end(prefix))
         .bind(length(page.limit).saturating_add(1))
         .fetch_all(sql)
         .await?;
@@ -168,23 +169,6 @@ pub(super) fn list<'c>(
             })
             .collect()
     })
-}
-
-/// Returns the smallest text that sorts after every text with the prefix; `None` if none exists.
-pub(super) fn end_of(prefix: &str) -> Option<String> {
-    let mut end = prefix.to_owned();
-    while let Some(last) = end.pop() {
-        // UTF-8 sorts by code point, and code points skip the surrogates.
-        let next = match last {
-            '\u{d7ff}' => Some('\u{e000}'),
-            last => u32::from(last).checked_add(1).and_then(char::from_u32),
-        };
-        if let Some(next) = next {
-            end.push(next);
-            return Some(end);
-        }
-    }
-    None
 }
 
 /// Returns the buckets of a page and one more.
@@ -222,22 +206,4 @@ pub(super) fn erase<'c>(sql: &'c mut PgConnection, namespace: &'c Namespace) -> 
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::end_of;
-
-    #[test]
-    fn the_end_of_a_prefix_is_the_next_text_without_it() {
-        for (prefix, end) in [
-            ("", None),
-            ("a", Some("b")),
-            ("a\u{10ffff}", Some("b")),
-            ("\u{10ffff}", None),
-            ("\u{d7ff}", Some("\u{e000}")),
-        ] {
-            assert_eq!(end_of(prefix).as_deref(), end);
-        }
-    }
 }

@@ -70,14 +70,14 @@ local function end_values_with_last_key()
 end
 
 -- Ends a write: turns keys that expired a minute ago into tombstones, because watchers in progress have read their put by
--- then; drops old tombstones from time to time; sends the notification.
-local function written(revision, now, kept, channel)
+-- then; drops old tombstones from time to time; sends the notification. `before` is the bucket's last revision before the write.
+local function written(revision, now, kept, channel, before)
   for _, key in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', int(now - 60000), 'LIMIT', 0, 16)) do
     redis.call('ZADD', KEYS[8], redis.call('ZSCORE', KEYS[5], key), key)
     remove(key)
   end
   end_values_with_last_key()
-  if revision % 256 == 0 then
+  if math.floor(revision / 256) > math.floor(before / 256) then
     forget(KEYS[7], kept)
     forget(KEYS[8], kept)
   end

@@ -14,5 +14,5 @@ remove(key)
 save(revision)
 redis.call('ZADD', KEYS[7], int(revision), key)
 redis.call('ZREM', KEYS[8], key)
-written(revision, now, tonumber(ARGV[5]), ARGV[6])
+written(revision, now, tonumber(ARGV[5]), ARGV[6], revision - 1)
 return 'DELETED'

@@ -25,5 +25,5 @@ else
 end
 redis.call('ZREM', KEYS[7], key)
 redis.call('ZREM', KEYS[8], key)
-written(revision, now, tonumber(ARGV[5]), ARGV[6])
+written(revision, now, tonumber(ARGV[5]), ARGV[6], revision - 1)
 return int(revision) .. ' ' .. generation

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::limits::BUCKET_TOMBSTONES_MAX;
 use larder_kernel::{
     BucketInfo, BucketName, Error, ErrorKind, Generation, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValuePutOptions, PageRequest, Result, Revision,
+    KeyValuePutOptions, Page, PageRequest, Result, Revision,
 };
 use redis::Value;
 
@@ -54,7 +54,7 @@ fn conflict(operation: &'static str) -> Error {
     )
 }
 
-fn full(operation: &'static str) -> Error {
+pub(super) fn full(operation: &'static str) -> Error {
     Error::new(
         ErrorKind::ResourceExhausted,
         operation,
@@ -142,11 +142,20 @@ pub(super) async fn get(
         .key(place.part("meta"))
         .arg(key.as_str());
     let answer = engine.read(OPERATION, &GET, &call).await?;
-    decode::optional(answer).map(entry).transpose().map_err(|error: Error| error.in_operation(OPERATION))
+    let read = |answer| {
+        let [revision, expires, bytes, generation] = decode::tuple(answer)?;
+        entry(revision, expires, bytes, generation)
+    };
+    decode::optional(answer).map(read).transpose().map_err(|error: Error| error.in_operation(OPERATION))
 }
 
-fn entry(answer: Value) -> Result<KeyValueEntry> {
-    let [revision, expires, bytes, generation] = decode::tuple(answer)?;
+/// Returns the entry of a key in a reply.
+pub(super) fn entry(
+    revision: Value,
+    expires: Value,
+    bytes: Value,
+    generation: Value,
+) -> Result<KeyValueEntry> {
     let revision = Revision::new(decode::count(revision)?).in_generation(decode::generation(generation)?);
     Ok(KeyValueEntry::new(Bytes::from(decode::bytes(bytes)?), revision).with_expires_at(expiry(expires)?))
 }
@@ -156,15 +165,17 @@ pub(super) fn expiry(answer: Value) -> Result<Option<larder_kernel::Timestamp>> 
     decode::optional(answer).map(|at| decode::timestamp(decode::integer(at)?)).transpose()
 }
 
-/// Returns the keys of a page and one more. Names compare by their bytes, and no byte of UTF-8 is 255. So the
-/// names with the prefix are between the prefix and the prefix followed by that byte.
+/// Returns a page of keys. Names compare by their bytes, and no byte of UTF-8 is 255. So the names with the
+/// prefix are between the prefix and the prefix followed by that byte.
+///
+/// The page is the state of one instant: the result of one script. After many expired names it may be short.
 pub(super) async fn list(
     engine: &Engine,
     index: &Index,
     bucket: &BucketName,
     prefix: &str,
     page: &PageRequest<Key>,
-) -> Result<Vec<KeyRevision>> {
+) -> Result<Page<KeyRevision, Key>> {
     const OPERATION: &str = "key_value.list";
     let place = index.entity(bucket.as_str());
     let mut from = match &page.after {
@@ -172,7 +183,6 @@ pub(super) async fn list(
         _ => format!("[{prefix}").into_bytes(),
     };
     let to = [b"(", prefix.as_bytes(), b"\xff"].concat();
-    let mut found = Vec::new();
     loop {
         let call = Call::new()
             .key(place.part("names"))
@@ -181,12 +191,15 @@ pub(super) async fn list(
             .key(place.part("meta"))
             .arg(from)
             .arg(&to)
-            .number(page.limit.saturating_add(1).saturating_sub(found.len()));
+            .number(page.limit.saturating_add(1));
         let answer = engine.read(OPERATION, &LIST, &call).await?;
-        let (next, more) = listed(answer).map_err(|error| error.in_operation(OPERATION))?;
-        found.extend(more);
-        if next.is_empty() || found.len() > page.limit {
-            return Ok(found);
+        let (next, found) = listed(answer).map_err(|error| error.in_operation(OPERATION))?;
+        if next.is_empty() {
+            return Ok(Page::from_surplus(found, page.limit, |item| item.key.clone()));
+        }
+        if let Some(last) = found.last().filter(|_| found.len() <= page.limit) {
+            let after = last.key.clone();
+            return Ok(Page::new(found, Some(after)));
         }
         from = next;
     }

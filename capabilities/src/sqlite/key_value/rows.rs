@@ -18,7 +18,7 @@ pub(super) const EXPIRED_RETENTION_MS: i64 = 60_000;
 /// One in this many writes of a bucket trims old tombstones, which keeps the cost of each write small.
 const TRIM_INTERVAL: i64 = 256;
 /// The maximum number of expired entries that one write removes.
-const EXPIRE_ENTRIES_MAX: i64 = 16;
+pub(super) const EXPIRE_ENTRIES_MAX: i64 = 16;
 /// A write removes no further expired entries once their values reach this size.
 const EXPIRE_BYTES_MAX: i64 = 4 << 20;
 
@@ -40,8 +40,15 @@ macro_rules! generation_column {
         "(SELECT generation FROM kv_buckets b WHERE b.namespace = e.namespace AND b.bucket = e.bucket)"
     };
 }
+pub(super) use generation_column;
+
 /// Returns the revision of an existing key.
-fn revision_of(sql: &Connection, address: &Address, key: &Key, now_ms: i64) -> Fallible<Option<Revision>> {
+pub(super) fn revision_of(
+    sql: &Connection,
+    address: &Address,
+    key: &Key,
+    now_ms: i64,
+) -> Fallible<Option<Revision>> {
     let mut statement = sql.prepare_cached(concat!(
         "SELECT revision, ",
         generation_column!(),
@@ -54,20 +61,26 @@ fn revision_of(sql: &Connection, address: &Address, key: &Key, now_ms: i64) -> F
 }
 
 /// Returns the revision with the bucket's generation.
-fn revision(number: i64, stored: i64) -> Fallible<Revision> {
+pub(super) fn revision(number: i64, stored: i64) -> Fallible<Revision> {
     Ok(Revision::new(count(number)?).in_generation(generation(stored)))
 }
 
 /// Returns the next revision of the bucket and its generation; the first write creates the bucket.
 fn next_revision(sql: &Connection, address: &Address) -> Fallible<(i64, i64)> {
+    take_revisions(sql, address, 1)
+}
+
+/// Takes the next `count` revisions of the bucket. Returns the last one and the generation; the first write
+/// creates the bucket.
+pub(super) fn take_revisions(sql: &Connection, address: &Address, count: i64) -> Fallible<(i64, i64)> {
     let mut statement = sql.prepare_cached(
         "INSERT INTO kv_buckets (namespace, bucket, last_revision, forgotten_revision, generation)
-         VALUES (?1, ?2, 1, 0, ?3)
-         ON CONFLICT (namespace, bucket) DO UPDATE SET last_revision = last_revision + 1
+         VALUES (?1, ?2, ?4, 0, ?3)
+         ON CONFLICT (namespace, bucket) DO UPDATE SET last_revision = last_revision + ?4
          RETURNING last_revision, generation",
     )?;
     let (namespace, bucket) = address.key();
-    let new = (namespace, bucket, new_generation());
+    let new = (namespace, bucket, new_generation(), count);
     Ok(statement.query_row(new, |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
@@ -124,7 +137,7 @@ pub(super) fn put(
         schedule_expiry(sql, address, expires_ms)?;
     }
     expire_entries(sql, address, now_ms, EXPIRE_ENTRIES_MAX)?;
-    trim_tombstones_at_times(sql, address, number)?;
+    trim_tombstones_at_times(sql, address, number, 1)?;
     revision(number, generation)
 }
 
@@ -142,12 +155,12 @@ pub(super) fn delete(sql: &Connection, address: &Address, key: &Key, at: Option<
     statement.execute([namespace, bucket, key.as_str()])?;
     let (revision, _) = next_revision(sql, address)?;
     insert_tombstone(sql, address, key.as_str(), revision, false)?;
-    trim_tombstones_at_times(sql, address, revision)?;
+    trim_tombstones_at_times(sql, address, revision, 1)?;
     Ok(true)
 }
 
 /// Writes the tombstone of a removed key.
-fn insert_tombstone(
+pub(super) fn insert_tombstone(
     sql: &Connection,
     address: &Address,
     key: &str,
@@ -164,7 +177,7 @@ fn insert_tombstone(
 }
 
 /// Schedules the bucket's expiry no later than the expiry of its first key.
-fn schedule_expiry(sql: &Connection, address: &Address, expires_ms: i64) -> Fallible<()> {
+pub(super) fn schedule_expiry(sql: &Connection, address: &Address, expires_ms: i64) -> Fallible<()> {
     let mut statement = sql.prepare_cached(
         "UPDATE kv_buckets SET sweep_ms = ?3
          WHERE namespace = ?1 AND bucket = ?2 AND (sweep_ms IS NULL OR sweep_ms > ?3)",
@@ -218,9 +231,15 @@ pub(super) fn expire_entries(
     Ok(done)
 }
 
-/// Trims the tombstones at every [`TRIM_INTERVAL`]th revision of the bucket.
-fn trim_tombstones_at_times(sql: &Connection, address: &Address, revision: i64) -> Fallible<()> {
-    if revision % TRIM_INTERVAL == 0 {
+/// Trims the tombstones if a write took a [`TRIM_INTERVAL`]th revision of the bucket: one of `count` revisions,
+/// of which `last` is the last.
+pub(super) fn trim_tombstones_at_times(
+    sql: &Connection,
+    address: &Address,
+    last: i64,
+    count: i64,
+) -> Fallible<()> {
+    if last / TRIM_INTERVAL > (last - count) / TRIM_INTERVAL {
         trim_tombstones(sql, address, false)?;
         trim_tombstones(sql, address, true)?;
     }
@@ -256,6 +275,7 @@ pub(super) fn get(
     sql: &Connection,
     address: &Address,
     key: &Key,
+    now_ms: i64,
     budget: &ReadBudget,
 ) -> Fallible<Option<KeyValueEntry>> {
     // SQLite does not load a value that is too long for the read.
@@ -267,7 +287,7 @@ pub(super) fn get(
     ))?;
     let (namespace, bucket) = address.key();
     let bytes_max = budget.row_bytes_max();
-    let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms(), bytes_max])?;
+    let mut rows = statement.query(params![namespace, bucket, key.as_str(), now_ms, bytes_max])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let expires_ms: Option<i64> = row.get(1)?;
     Ok(Some(

@@ -7,8 +7,8 @@ use larder_capabilities::postgres::{Postgres, PostgresConfig};
 use larder_kernel::{
     BoardId, BucketName, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity, EntityId,
     EntityType, ErrorKind, GraphStore, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
-    KeyValueStoreExt, Namespace, NewBoard, NewTask, Outcome, PutMode, Result, RunId, Seq, Store, TaskId,
-    TaskStore, Thread, Ttl, VectorStore, WorkerId,
+    KeyValueStoreExt, KeyValueWrite, Namespace, NewBoard, NewTask, Outcome, PutMode, Result, RunId, Seq,
+    Store, TaskId, TaskStore, Thread, Ttl, VectorStore, WorkerId,
 };
 use sqlx::{Connection, PgConnection};
 
@@ -46,6 +46,7 @@ async fn write_in_each_way(postgres: &Postgres) -> Vec<Result<()>> {
     let entity = Entity::new(EntityId::new("e").unwrap(), EntityType::new("t").unwrap());
     let task = NewTask::new(TaskId::new("t").unwrap(), "title");
     let (worker, lease) = (WorkerId::new("w").unwrap(), Duration::from_secs(60));
+    let put = KeyValueWrite::put(key.clone(), "value", Default::default());
     let mut written = vec![
         append(postgres, "first").await,
         append(postgres, "first").await,
@@ -56,6 +57,8 @@ async fn write_in_each_way(postgres: &Postgres) -> Vec<Result<()>> {
         history.subscribe(&thread("second"), Seq::ZERO).await.map(drop),
         history.erase().await,
         values.set(&bucket, &key, Bytes::from_static(b"value")).await.map(drop),
+        values.write(&bucket, vec![put]).await.map(drop),
+        values.delete_prefix(&bucket, "").await.map(drop),
         values.delete(&bucket, &key, None).await.map(drop),
         values.erase().await,
         graph.upsert_entities(vec![entity]).await.map(drop),
@@ -100,7 +103,7 @@ fn assert_refused(written: Result<()>, call: usize) {
         "{call} {error}"
     );
     assert!(
-        error.message().contains("has format 14; this release supports up to format 13"),
+        error.message().contains("has format 15; this release supports up to format 14"),
         "{call} {error}"
     );
     assert!(error.message().contains("`larder load` into a new database"), "{error}");

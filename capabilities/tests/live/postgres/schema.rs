@@ -20,6 +20,7 @@ pub(crate) const BASELINE: &str = concat!(
     include_str!("../../../migrations/postgres/0012_baseline_3_key_value.sql"),
     include_str!("../../../migrations/postgres/0012_baseline_4_vectors_graph_tasks.sql"),
     include_str!("../../../migrations/postgres/0013_generations.sql"),
+    include_str!("../../../migrations/postgres/0014_key_value_batches.sql"),
 );
 const DOCS: &str = include_str!("../../../../guide/src/postgres-partitions.md");
 

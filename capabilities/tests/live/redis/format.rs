@@ -54,6 +54,7 @@ async fn write_in_each_way(redis: &Redis, namespace: &Namespace) -> Vec<Result<(
         .with_seen(Seq::new(3));
     let more = |id: &str| vec![NewTask::new(TaskId::new(id).unwrap(), "title")];
     let other = BoardId::new("talk", "other").unwrap();
+    let put = larder_kernel::KeyValueWrite::put(key("l"), "other", Default::default());
     vec![
         append(&history).await,
         history
@@ -70,6 +71,8 @@ async fn write_in_each_way(redis: &Redis, namespace: &Namespace) -> Vec<Result<(
         history.erase().await,
         values.set(&bucket(), &key("k"), Bytes::from_static(b"other")).await.map(drop),
         values.set(&bucket(), &key("l"), Bytes::from_static(b"other")).await.map(drop),
+        values.write(&bucket(), vec![put]).await.map(drop),
+        values.delete_prefix(&bucket(), "l").await.map(drop),
         values.delete(&bucket(), &key("k"), None).await.map(drop),
         values.erase().await,
         tasks.add_tasks(&board(), more("u")).await.map(drop),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder::storage::key_value::{check_list, check_put};
+use larder::storage::key_value::{
+    check_get_many, check_list, check_list_entries, check_put, check_write, entries_page, many_page,
+};
 use larder::{
     BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueEntry,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest,
-    RequestOption, Result, Revision, Store,
+    KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, Namespace,
+    OptionSet, Page, PageRequest, PrefixDeletion, RequestOption, Result, Revision, Store,
 };
 
 use crate::tables::{Failure, Tables};
@@ -70,7 +72,14 @@ impl Store for RedbKeyValueStore {
     }
 
     fn options(&self) -> OptionSet {
-        OptionSet::of(&[RequestOption::ValueCondition, RequestOption::ValueTtl])
+        OptionSet::of(&[
+            RequestOption::ValueCondition,
+            RequestOption::ValueTtl,
+            RequestOption::EntriesFrom,
+            RequestOption::EntriesTo,
+            RequestOption::EntriesOrder,
+            RequestOption::EntriesValues,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {
@@ -108,6 +117,52 @@ impl KeyValueStore for RedbKeyValueStore {
         let (bucket, key) = (bucket.clone(), key.clone());
         self.run("key_value.delete", move |tables, namespace| {
             tables.delete(namespace, bucket.as_str(), key.as_str(), at)
+        })
+        .await
+    }
+
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        check_get_many(keys)?;
+        let (bucket, keys) = (bucket.clone(), keys.to_vec());
+        self.run("key_value.get_many", move |tables, namespace| {
+            Ok(many_page(tables.get_many(namespace, bucket.as_str(), &keys)?, keys.len()))
+        })
+        .await
+    }
+
+    async fn write(&self, bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Result<Vec<Option<Revision>>> {
+        check_write(&writes)?;
+        let bucket = bucket.clone();
+        self.run("key_value.write", move |tables, namespace| {
+            tables.write_keys(namespace, bucket.as_str(), &writes)
+        })
+        .await
+    }
+
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        check_list("key_value.delete_prefix", prefix, None)?;
+        let (bucket, prefix) = (bucket.clone(), prefix.to_owned());
+        self.run("key_value.delete_prefix", move |tables, namespace| {
+            tables.delete_prefix(namespace, bucket.as_str(), &prefix)
+        })
+        .await
+    }
+
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        check_list_entries(query, &page)?;
+        let (bucket, query) = (bucket.clone(), query.clone());
+        self.run("key_value.list_entries", move |tables, namespace| {
+            let found = tables.entries(namespace, bucket.as_str(), &query, &page)?;
+            Ok(entries_page(found, query.values, page.limit))
         })
         .await
     }

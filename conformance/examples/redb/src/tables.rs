@@ -1,6 +1,8 @@
 //! The tables of the file. They keep the last change of each key, including deletions, for watchers that
 //! start later.
 
+mod batch;
+
 use std::path::Path;
 
 use bytes::Bytes;
@@ -95,7 +97,7 @@ impl Tables {
             let (mut keys, mut changes) = (write.open_table(KEYS)?, write.open_table(CHANGES)?);
             let mut generations = write.open_table(GENERATIONS)?;
             let generation = generation(&generations, (namespace, bucket))?;
-            let current = entry(&keys, &changes, (namespace, bucket, key))?;
+            let current = entry(&keys, &changes, (namespace, bucket, key), now())?;
             let current = current.map(|entry| entry.revision.in_generation(generation));
             let holds = match options.condition {
                 KeyValueCondition::Absent => current.is_none(),
@@ -117,7 +119,7 @@ impl Tables {
 
     pub(crate) fn get(&self, namespace: &str, bucket: &str, key: &str) -> Result<Option<KeyValueEntry>> {
         let read = self.database.begin_read()?;
-        let found = entry(&read.open_table(KEYS)?, &read.open_table(CHANGES)?, (namespace, bucket, key))?;
+        let found = entry(&read.open_table(KEYS)?, &read.open_table(CHANGES)?, (namespace, bucket, key), now())?;
         let generation = generation(&read.open_table(GENERATIONS)?, (namespace, bucket))?;
         Ok(found.map(|mut entry| {
             entry.revision = entry.revision.in_generation(generation);
@@ -135,7 +137,7 @@ impl Tables {
         self.write(|write| {
             let (mut keys, mut changes) = (write.open_table(KEYS)?, write.open_table(CHANGES)?);
             let generation = generation(&write.open_table(GENERATIONS)?, (namespace, bucket))?;
-            let current = entry(&keys, &changes, (namespace, bucket, key))?;
+            let current = entry(&keys, &changes, (namespace, bucket, key), now())?;
             let current = current.map(|entry| entry.revision.in_generation(generation));
             if at.is_some_and(|at| !current.is_some_and(|current| at.names(current))) {
                 return Err(changed("key_value.delete").into());
@@ -172,7 +174,7 @@ impl Tables {
             if after == Some(key) {
                 continue;
             }
-            if let Some(entry) = entry(&keys, &changes, (namespace, bucket, key))? {
+            if let Some(entry) = entry(&keys, &changes, (namespace, bucket, key), now())? {
                 found.push(KeyRevision::new(Key::new(key)?, entry.revision.in_generation(generation)));
             }
         }
@@ -205,7 +207,7 @@ impl Tables {
                 if (of, within) != (namespace, bucket) {
                     break;
                 }
-                count += u64::from(entry(&keys, &changes, (namespace, bucket, key))?.is_some());
+                count += u64::from(entry(&keys, &changes, (namespace, bucket, key), now())?.is_some());
             }
             if count > 0 {
                 found.push(BucketInfo::new(BucketName::new(bucket)?, count));
@@ -280,17 +282,18 @@ fn generation(
     Ok(generations.get((namespace, bucket))?.and_then(|row| Generation::new(row.value())))
 }
 
-/// Returns the value of a key, if it exists and has not expired.
+/// Returns the value of a key, if it exists and has not expired at an instant.
 fn entry(
     keys: &impl ReadableTable<(&'static str, &'static str, &'static str), u64>,
     changes: &impl ReadableTable<(&'static str, &'static str, u64), Change>,
     (namespace, bucket, key): (&str, &str, &str),
+    now: Timestamp,
 ) -> Result<Option<KeyValueEntry>> {
     let Some(revision) = keys.get((namespace, bucket, key))?.map(|row| row.value()) else { return Ok(None) };
     let Some(change) = changes.get((namespace, bucket, revision))? else { return Ok(None) };
     let (_, expires_at, value) = change.value();
     let (Some(value), expires_at) = (value, instant(expires_at)?) else { return Ok(None) };
-    if expires_at.is_some_and(|at| at <= now()) {
+    if expires_at.is_some_and(|at| at <= now) {
         return Ok(None);
     }
     let value = Bytes::copy_from_slice(value);

@@ -5,9 +5,11 @@ use std::ops::Bound;
 use std::task::Waker;
 
 use larder_conformance::bytes::Bytes;
+use larder_conformance::kernel::limits::BATCH_KEYS_MAX;
 use larder_conformance::kernel::{
-    BucketInfo, BucketName, Error, ErrorKind, Generation, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvent, KeyValueEventKind, KeyValuePutOptions, Result, Revision, Timestamp,
+    BucketInfo, BucketName, Error, ErrorKind, Generation, Key, KeyOrder, KeyRevision, KeyValueCondition,
+    KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, KeyValuePutOptions, KeyValueQuery,
+    KeyValueWrite, KeyValueWriteKind, PageRequest, PrefixDeletion, Result, Revision, Timestamp,
 };
 
 /// One namespace: its buckets, and the watchers that wait for changes.
@@ -31,9 +33,14 @@ struct Bucket {
 impl Bucket {
     /// Returns the value of a key, if it exists and has not expired.
     fn get(&self, key: &Key) -> Option<KeyValueEntry> {
+        self.get_at(key, now())
+    }
+
+    /// The same at an instant. Keys that expire together are read together (KV-054).
+    fn get_at(&self, key: &Key, now: Timestamp) -> Option<KeyValueEntry> {
         let change = self.changes.get(self.keys.get(key)?)?;
         let KeyValueEventKind::Put { value, expires_at } = &change.kind else { return None };
-        if expires_at.is_some_and(|at| at <= now()) {
+        if expires_at.is_some_and(|at| at <= now) {
             return None;
         }
         Some(KeyValueEntry::new(value.clone(), change.revision).with_expires_at(*expires_at))
@@ -66,25 +73,102 @@ impl State {
         options: KeyValuePutOptions,
     ) -> Result<Revision> {
         const OPERATION: &str = "key_value.put";
-        let there = self.get(bucket, key).map(|entry| entry.revision);
-        match options.condition {
-            KeyValueCondition::Absent if there.is_some() => {
-                return Err(Error::new(
+        if !self.holds(bucket, key, options.condition) {
+            return Err(match options.condition {
+                KeyValueCondition::Absent => Error::new(
                     ErrorKind::Conflict,
                     OPERATION,
                     "the key already exists; read it or write without the condition",
-                ));
-            }
-            KeyValueCondition::AtRevision(at) if !there.is_some_and(|there| at.names(there)) => {
-                return Err(at_another_revision(OPERATION));
-            }
-            _ => {}
+                ),
+                _ => at_another_revision(OPERATION),
+            });
         }
         let expires_at = options.ttl.map(|ttl| now().saturating_add(ttl));
         let bucket = self.buckets.entry(bucket.clone()).or_default();
         let revision = bucket.change(key, KeyValueEventKind::Put { value, expires_at });
         self.wake();
         Ok(revision)
+    }
+
+    /// Returns `true` if the condition of a put holds.
+    fn holds(&self, bucket: &BucketName, key: &Key, condition: KeyValueCondition) -> bool {
+        let there = self.get(bucket, key).map(|entry| entry.revision);
+        match condition {
+            KeyValueCondition::Absent => there.is_none(),
+            KeyValueCondition::AtRevision(at) => there.is_some_and(|there| at.names(there)),
+            _ => true,
+        }
+    }
+
+    pub(crate) fn get_many(&self, bucket: &BucketName, keys: &[Key]) -> Vec<Option<KeyValueEntry>> {
+        let (bucket, now) = (self.buckets.get(bucket), now());
+        keys.iter().map(|key| bucket?.get_at(key, now)).collect()
+    }
+
+    /// Evaluates every condition before the first change (KV-057).
+    pub(crate) fn write(
+        &mut self,
+        bucket: &BucketName,
+        writes: Vec<KeyValueWrite>,
+    ) -> Result<Vec<Option<Revision>>> {
+        for (index, write) in writes.iter().enumerate() {
+            let condition = match write.kind {
+                KeyValueWriteKind::Put { options, .. } => options.condition,
+                KeyValueWriteKind::Delete { at } => {
+                    at.map_or(KeyValueCondition::None, KeyValueCondition::AtRevision)
+                }
+                _ => return Err(Error::unknown_value("key_value.write", "writes.kind")),
+            };
+            if !self.holds(bucket, &write.key, condition) {
+                return Err(KeyValueWrite::conflict(index));
+            }
+        }
+        let mut revisions = Vec::new();
+        for KeyValueWrite { key, kind, .. } in writes {
+            revisions.push(match kind {
+                KeyValueWriteKind::Put { value, options } => {
+                    let free = options.with_condition(KeyValueCondition::None);
+                    Some(self.put(bucket, &key, value, free)?)
+                }
+                _ => self.delete(bucket, &key, None)?.then(|| self.last(bucket)),
+            });
+        }
+        Ok(revisions)
+    }
+
+    pub(crate) fn delete_prefix(&mut self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        let keys = self.list(bucket, prefix, None, BATCH_KEYS_MAX + 1);
+        for item in keys.iter().take(BATCH_KEYS_MAX) {
+            self.delete(bucket, &item.key, None)?;
+        }
+        let deleted = keys.len().min(BATCH_KEYS_MAX).try_into().unwrap_or(u64::MAX);
+        Ok(PrefixDeletion::new(deleted, keys.len() > BATCH_KEYS_MAX))
+    }
+
+    /// Returns the entries of a page and one more.
+    pub(crate) fn entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: &PageRequest<Key>,
+    ) -> Vec<KeyValueItem> {
+        let Some(bucket) = self.buckets.get(bucket) else { return Vec::new() };
+        let descending = query.order == KeyOrder::Descending;
+        let follows = |key: &Key| match &page.after {
+            Some(after) if descending => key < after,
+            Some(after) => key > after,
+            None => true,
+        };
+        let keys: Vec<&Key> = bucket.keys.keys().filter(|key| query.selects(key) && follows(key)).collect();
+        let ordered: Box<dyn Iterator<Item = &Key>> =
+            if descending { Box::new(keys.into_iter().rev()) } else { Box::new(keys.into_iter()) };
+        let now = now();
+        let item = |key: &Key| {
+            let entry = bucket.get_at(key, now)?;
+            let item = KeyValueItem::new(key.clone(), entry.revision).with_expires_at(entry.expires_at);
+            Some(item.with_value(query.values.then_some(entry.value)))
+        };
+        ordered.filter_map(item).take(page.limit.saturating_add(1)).collect()
     }
 
     pub(crate) fn get(&self, bucket: &BucketName, key: &Key) -> Option<KeyValueEntry> {

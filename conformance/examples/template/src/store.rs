@@ -8,11 +8,13 @@ use std::task::Poll;
 use larder_conformance::async_trait;
 use larder_conformance::bytes::Bytes;
 use larder_conformance::futures_util::stream::{StreamExt, poll_fn};
-use larder_conformance::kernel::storage::key_value::{check_list, check_put};
+use larder_conformance::kernel::storage::key_value::{
+    check_get_many, check_list, check_list_entries, check_put, check_write, entries_page, many_page,
+};
 use larder_conformance::kernel::{
     BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueEntry,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Namespace, OptionSet, Page, PageRequest,
-    RequestOption, Result, Revision, Store,
+    KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, Namespace,
+    OptionSet, Page, PageRequest, PrefixDeletion, RequestOption, Result, Revision, Store,
 };
 
 use crate::state::State;
@@ -65,7 +67,14 @@ impl Store for MyStore {
     }
 
     fn options(&self) -> OptionSet {
-        OptionSet::of(&[RequestOption::ValueCondition, RequestOption::ValueTtl])
+        OptionSet::of(&[
+            RequestOption::ValueCondition,
+            RequestOption::ValueTtl,
+            RequestOption::EntriesFrom,
+            RequestOption::EntriesTo,
+            RequestOption::EntriesOrder,
+            RequestOption::EntriesValues,
+        ])
     }
 
     async fn erase(&self) -> Result<()> {
@@ -94,6 +103,35 @@ impl KeyValueStore for MyStore {
 
     async fn delete(&self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
         lock(&self.state).delete(bucket, key, at)
+    }
+
+    async fn get_many(
+        &self,
+        bucket: &BucketName,
+        keys: &[Key],
+    ) -> Result<Page<Option<KeyValueEntry>, usize>> {
+        check_get_many(keys)?;
+        Ok(many_page(lock(&self.state).get_many(bucket, keys), keys.len()))
+    }
+
+    async fn write(&self, bucket: &BucketName, writes: Vec<KeyValueWrite>) -> Result<Vec<Option<Revision>>> {
+        check_write(&writes)?;
+        lock(&self.state).write(bucket, writes)
+    }
+
+    async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {
+        check_list("key_value.delete_prefix", prefix, None)?;
+        lock(&self.state).delete_prefix(bucket, prefix)
+    }
+
+    async fn list_entries(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        check_list_entries(query, &page)?;
+        Ok(entries_page(lock(&self.state).entries(bucket, query, &page), query.values, page.limit))
     }
 
     async fn list(

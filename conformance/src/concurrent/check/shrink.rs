@@ -75,6 +75,10 @@ fn cut<S: Spec>(initial: &S::State, history: &[RecordOf<S>], at: usize) -> Vec<R
 }
 
 fn without_parts<S: Spec>(initial: &S::State, mut history: Vec<RecordOf<S>>) -> Vec<RecordOf<S>> {
+    // The parts are independent only if no call touches several.
+    if history.iter().any(|record| S::spans(&record.op)) {
+        return history;
+    }
     let mut parts: Vec<u8> = history.iter().filter_map(|record| S::part(&record.op)).collect();
     parts.sort_unstable();
     parts.dedup();

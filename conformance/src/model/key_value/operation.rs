@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::limits::VALUE_BYTES_MAX;
-use larder_kernel::{BucketName, Key, KeyValueCondition, PageRequest, Revision};
+use larder_kernel::{BucketName, Key, KeyValueCondition, KeyValueQuery, PageRequest, Revision};
 
 use crate::model::recorder::{Recorder, bytes, id, with};
 use crate::model::rng::{Rng, valid};
@@ -58,9 +58,26 @@ pub(in crate::model) struct Put {
     pub(super) ttl: Option<Duration>,
 }
 
+/// A put or deletion of a `write`.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Write {
+    pub(super) key: Key,
+    pub(super) kind: WriteKind,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::model) enum WriteKind {
+    Put { value: Bytes, condition: Condition, ttl: Option<Duration> },
+    Delete { at: Option<At> },
+}
+
 #[derive(Debug, Clone)]
 pub(in crate::model) enum Operation {
     Put(Put),
+    Write { bucket: BucketName, writes: Vec<Write> },
+    GetMany { bucket: BucketName, keys: Vec<Key> },
+    DeletePrefix { bucket: BucketName, prefix: String },
+    ListEntries { bucket: BucketName, query: KeyValueQuery, page: PageRequest<Key> },
     Get { bucket: BucketName, key: Key },
     Delete { bucket: BucketName, key: Key, at: Option<At> },
     List { bucket: BucketName, prefix: String, page: PageRequest<Key> },
@@ -83,7 +100,7 @@ static VALUES: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
 static TOO_LARGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(vec![b'v'; VALUE_BYTES_MAX + 1]));
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[10, 6, 6, 4, 2, 3, 1]) {
+    match rng.weighted(&[10, 6, 6, 4, 2, 3, 1, 6, 3, 1, 4]) {
         1 => Operation::Get { bucket: bucket(rng), key: key(rng) },
         2 => Operation::Delete { bucket: bucket(rng), key: key(rng), at: at(rng) },
         3 => Operation::List { bucket: bucket(rng), prefix: prefix(rng), page: request(rng, key) },
@@ -95,18 +112,62 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
             after: rng.of(&[At::Zero, At::First, At::Current, At::Last, At::Ahead]),
         },
         6 if rng.one_in(4) => Operation::Erase,
+        7 => Operation::Write { bucket: bucket(rng), writes: writes(rng) },
+        8 => Operation::GetMany { bucket: bucket(rng), keys: (0..rng.below(6)).map(|_| key(rng)).collect() },
+        9 => Operation::DeletePrefix { bucket: bucket(rng), prefix: prefix(rng) },
+        10 => Operation::ListEntries { bucket: bucket(rng), query: query(rng), page: request(rng, key) },
         _ => Operation::Put(Put {
             bucket: bucket(rng),
             key: key(rng),
             value: value(rng),
-            condition: match rng.below(10) {
-                0..5 => Condition::None,
-                5..7 => Condition::Absent,
-                _ => Condition::At(rng.of(&ANY)),
-            },
+            condition: condition(rng),
             ttl: (rng.below(4) == 3).then(|| ttl(rng)),
         }),
     }
+}
+
+fn condition(rng: &mut Rng<'_>) -> Condition {
+    match rng.below(10) {
+        0..5 => Condition::None,
+        5..7 => Condition::Absent,
+        _ => Condition::At(rng.of(&ANY)),
+    }
+}
+
+/// Draws writes, mostly of different keys and mostly under conditions that hold.
+fn writes(rng: &mut Rng<'_>) -> Vec<Write> {
+    let (count, twice) = (rng.below(6), rng.one_in(12));
+    let mut writes: Vec<Write> = Vec::new();
+    for _ in 0..count {
+        let key = key(rng);
+        let kind = match rng.below(6) {
+            0 => WriteKind::Delete { at: at(rng).filter(|_| rng.one_in(2)) },
+            1 => WriteKind::Delete { at: None },
+            _ => WriteKind::Put {
+                value: value(rng),
+                condition: if rng.one_in(3) { condition(rng) } else { Condition::None },
+                ttl: (rng.below(6) == 5).then(|| ttl(rng)),
+            },
+        };
+        if twice || writes.iter().all(|write| write.key != key) {
+            writes.push(Write { key, kind });
+        }
+    }
+    writes
+}
+
+fn query(rng: &mut Rng<'_>) -> KeyValueQuery {
+    let mut query = KeyValueQuery::prefix(prefix(rng));
+    if rng.one_in(3) {
+        query = query.with_from(key(rng));
+    }
+    if rng.one_in(3) {
+        query = query.with_to(key(rng));
+    }
+    if rng.one_in(2) {
+        query = query.descending();
+    }
+    if rng.one_in(2) { query.with_values() } else { query }
 }
 
 fn at(rng: &mut Rng<'_>) -> Option<At> {
@@ -160,19 +221,25 @@ pub(super) fn revision(recorder: &Recorder, bucket: &BucketName, revision: Revis
 }
 
 pub(super) fn put_call(recorder: &Recorder, put: &Put, condition: KeyValueCondition) -> String {
+    let options = options(recorder, &put.bucket, condition, put.ttl);
+    format!("put({}, {}, {}, {options})", id(&put.bucket), id(&put.key), bytes(&put.value))
+}
+
+/// Returns the options of a put as an argument.
+pub(super) fn options(
+    recorder: &Recorder,
+    bucket: &BucketName,
+    condition: KeyValueCondition,
+    ttl: Option<Duration>,
+) -> String {
     let condition = match condition {
         KeyValueCondition::None => "KeyValueCondition::None".to_owned(),
         KeyValueCondition::Absent => "KeyValueCondition::Absent".to_owned(),
         KeyValueCondition::AtRevision(at) => {
-            format!("KeyValueCondition::AtRevision({})", revision(recorder, &put.bucket, at))
+            format!("KeyValueCondition::AtRevision({})", revision(recorder, bucket, at))
         }
         _ => unreachable!("the model draws no other condition"),
     };
-    let ttl = with("ttl", put.ttl, |ttl| format!("Duration::from_micros({})", ttl.as_micros()));
-    format!(
-        "put({}, {}, {}, KeyValuePutOptions::default().with_condition({condition}){ttl})",
-        id(&put.bucket),
-        id(&put.key),
-        bytes(&put.value)
-    )
+    let ttl = with("ttl", ttl, |ttl| format!("Duration::from_micros({})", ttl.as_micros()));
+    format!("KeyValuePutOptions::default().with_condition({condition}){ttl}")
 }

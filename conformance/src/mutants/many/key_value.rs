@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, future};
 use larder_agents::InMemoryKeyValueStore;
 use larder_kernel::{
-    BucketInfo, BucketName, Key, KeyRevision, KeyValueEvents, KeyValueStore, KeyValueStoreExt, Page,
-    PageRequest, Result, Revision, Store,
+    BucketInfo, BucketName, Key, KeyRevision, KeyValueEvents, KeyValueItem, KeyValueQuery, KeyValueStore,
+    KeyValueStoreExt, Page, PageRequest, Result, Revision, Store,
 };
 
 use super::{COUNT_MAX, ITEMS_MAX, cut};
@@ -13,6 +13,9 @@ use super::{COUNT_MAX, ITEMS_MAX, cut};
 macro_rules! wrong {
     ($self:ident $contract:ident list($bucket:ident, $prefix:ident, $page:ident)) => {
         $self.list_wrongly($bucket, $prefix, $page).await
+    };
+    ($self:ident $contract:ident list_entries($bucket:ident, $query:ident, $page:ident)) => {
+        $self.list_entries_wrongly($bucket, $query, $page).await
     };
     ($self:ident $contract:ident list_buckets($page:ident)) => {
         $self.list_buckets_wrongly($page).await
@@ -28,6 +31,7 @@ macro_rules! wrong {
 wrong_stores! { KeyValue KeyValueStore over InMemoryKeyValueStore with with_key_value, wrong;
     a_page_ends_after_5000_keys: PageCut => ["KV-032"],
     a_prefix_looks_at_10000_keys: PrefixLooksAtFirst => ["KV-030"],
+    a_page_of_entries_ends_after_5000_keys: EntriesCut => ["KV-069"],
     a_page_ends_after_5000_buckets: BucketsCut => ["KV-035"],
     a_bucket_counts_10000_keys: CountCut => ["KV-035"],
     a_backlog_ends_after_10000_changes: BacklogCut => ["KV-040"],
@@ -60,6 +64,16 @@ impl Wrong {
             }
         }
         Ok(if self.defect == Defect::PageCut { cut(listed) } else { listed })
+    }
+
+    async fn list_entries_wrongly(
+        &self,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        let listed = self.inner.list_entries(bucket, query, page).await?;
+        Ok(if self.defect == Defect::EntriesCut { cut(listed) } else { listed })
     }
 
     async fn list_buckets_wrongly(

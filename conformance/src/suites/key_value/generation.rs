@@ -8,11 +8,15 @@ use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 
-type Stores = Handles<dyn larder_kernel::KeyValueStore>;
+pub(super) type Stores = Handles<dyn larder_kernel::KeyValueStore>;
 
 /// Writes a key, erases the bucket, and writes the key so often that it is at the revision from before, or
 /// past it. Returns the revision from before and the new one.
-async fn written_again(stores: &Stores, bucket: &BucketName, times: usize) -> CaseResult<[Revision; 2]> {
+pub(super) async fn written_again(
+    stores: &Stores,
+    bucket: &BucketName,
+    times: usize,
+) -> CaseResult<[Revision; 2]> {
     set(&*stores.a, bucket, "one", "1").await?;
     let lost = set(&*stores.a, bucket, "one", "2").await?;
     stores.a.erase().await?;

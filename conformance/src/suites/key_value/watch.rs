@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_kernel::{
-    BucketName, KeyValueEvent, KeyValueEventKind, KeyValueEvents, KeyValueStore, KeyValueStoreExt, Revision,
+    BucketName, KeyValueEvent, KeyValueEventKind, KeyValueEvents, KeyValuePutOptions, KeyValueStore,
+    KeyValueStoreExt, KeyValueWrite, Revision,
 };
 use tokio::task::JoinSet;
 
@@ -168,7 +169,8 @@ async fn waits(context: &Context) -> CaseResult {
     let mut revision = set(&*a, &bucket, "key", "first").await?;
     let mut events = a.watch(&bucket, "", Revision::ZERO).await?;
     next(&mut events, "of the first put").await?;
-    for (round, kind) in ["put", "put at a revision", "deletion", "creation"].into_iter().enumerate() {
+    let kinds = ["put", "put at a revision", "deletion", "creation", "write", "deletion by prefix"];
+    for (round, kind) in kinds.into_iter().enumerate() {
         let waiting = BackgroundTask::start(async move {
             let event = next(&mut events, &format!("of the {kind}")).await?;
             CaseResult::Ok((events, event))
@@ -180,12 +182,17 @@ async fn waits(context: &Context) -> CaseResult {
             "put" => revision = store.set(&bucket, &key, value).await?,
             "put at a revision" => revision = store.put_at(&bucket, &key, value, revision).await?,
             "deletion" => drop(store.delete(&bucket, &key, None).await?),
+            "write" => {
+                let write = KeyValueWrite::put(key, value, KeyValuePutOptions::default());
+                store.write(&bucket, vec![write]).await?;
+            }
+            "deletion by prefix" => drop(store.delete_prefix(&bucket, "k").await?),
             _ => drop(store.create(&bucket, &key, value).await?),
         }
         let (back, event) = waiting.end().await??;
         events = back;
         let deleted = event.kind == KeyValueEventKind::Deleted;
-        expect::equal(&format!("the {kind} is a deletion"), &deleted, &(kind == "deletion"))?;
+        expect::equal(&format!("the {kind} is a deletion"), &deleted, &kind.starts_with("deletion"))?;
     }
     Ok(())
 }

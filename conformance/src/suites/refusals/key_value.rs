@@ -1,5 +1,7 @@
 //! Invalid calls of [`KeyValueStore`](larder_kernel::KeyValueStore).
 
+mod batch;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,14 +28,15 @@ const CONDITIONS: [KeyValueCondition; 4] = [
 ];
 
 pub(super) fn tables() -> Vec<Table> {
-    vec![
+    let own = vec![
         table("value_that_is_too_large", values()),
         table("time_to_live", lives()),
         table("page_that_is_too_long", pages()),
         table("prefix_of_a_list", listed()),
         table("prefix_of_a_watch", watched()),
         table("id", ids()),
-    ]
+    ];
+    own.into_iter().chain(batch::tables()).collect()
 }
 
 fn put(what: &str, field: &'static str, limit: Rule, value: &Bytes, ttl: Option<Duration>) -> Vec<Refusal> {

@@ -9,10 +9,10 @@ use larder_kernel::{
     BlobStoreExt, BoardId, BucketName, ByteRange, Capability, ChatMessage, CollectionName, Contract,
     Document, DocumentId, Embedding, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error,
     ErrorKind, FencingToken, Filter, GraphStore, HistoryProvider, IdempotencyKey, Key, KeyValueCondition,
-    KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, MessageFilter, Metadata, NeighborQuery, NewBoard,
-    NewTask, PageRequest, PresignRequest, PutMode, Relationship, RelationshipId, RelationshipQuery,
-    RelationshipType, RequestOption, Revision, SearchRequest, TaskId, TaskQuery, TaskStatus, TaskStore,
-    Thread, Transition, Ttl, VectorStore, WorkerId,
+    KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueStoreExt, MessageFilter, Metadata,
+    NeighborQuery, NewBoard, NewTask, PageRequest, PresignRequest, PutMode, Relationship, RelationshipId,
+    RelationshipQuery, RelationshipType, RequestOption, Revision, SearchRequest, TaskId, TaskQuery,
+    TaskStatus, TaskStore, Thread, Transition, Ttl, VectorStore, WorkerId,
 };
 
 use super::probe::{dump, store};
@@ -128,7 +128,9 @@ async fn prepare(stores: &StoreSet, contract: Contract) -> CaseResult {
         }
         Contract::KeyValue => {
             let key_value = &*stores.key_value()?;
-            key_value.set(&BucketName::new("bucket")?, &Key::new("key")?, Bytes::from_static(b"1")).await?;
+            for key in ["key", "other"] {
+                key_value.set(&BucketName::new("bucket")?, &Key::new(key)?, Bytes::from_static(b"1")).await?;
+            }
         }
     }
     Ok(())
@@ -355,7 +357,18 @@ async fn tasks(store: &dyn TaskStore, option: RequestOption) -> CaseResult<bool>
 async fn key_value(store: &dyn KeyValueStore, option: RequestOption) -> CaseResult<bool> {
     let (bucket, key, value) = (BucketName::new("bucket")?, Key::new("key")?, Bytes::from_static(b"2"));
     let options = KeyValuePutOptions::default();
+    let entries = async |query: KeyValueQuery| -> CaseResult<Vec<(String, bool)>> {
+        let found = store.list_entries(&bucket, &query, PageRequest::first(10)).await?;
+        Ok(found.items.into_iter().map(|item| (item.key.into(), item.value.is_some())).collect())
+    };
+    let (all, without) = (KeyValueQuery::prefix(""), |key: &str| (key.to_owned(), false));
     match option {
+        RequestOption::EntriesFrom => Ok(entries(all.with_from(Key::new("l")?)).await? == [without("other")]),
+        RequestOption::EntriesTo => Ok(entries(all.with_to(Key::new("l")?)).await? == [without("key")]),
+        RequestOption::EntriesOrder => {
+            Ok(entries(all.descending()).await? == [without("other"), without("key")])
+        }
+        RequestOption::EntriesValues => Ok(entries(all.with_values()).await?.iter().all(|(_, value)| *value)),
         RequestOption::ValueCondition => {
             let options = options.with_condition(KeyValueCondition::Absent);
             lost(store.put(&bucket, &key, value, options).await)

@@ -9,7 +9,8 @@ use larder_agents::InMemoryKeyValueStore;
 use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
     BucketInfo, BucketName, Error, ErrorKind, Key, KeyRevision, KeyValueCondition, KeyValueEntry,
-    KeyValueEvents, KeyValuePutOptions, KeyValueStore, Page, PageRequest, Result, Revision,
+    KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, Page,
+    PageRequest, PrefixDeletion, Result, Revision,
 };
 
 use super::frame::{assert_caught, assert_caught_in, assert_explained, pause, serve};
@@ -33,6 +34,8 @@ enum Defect {
     Hangs,
     /// A write panics if another write was faster.
     Panics,
+    /// Writes several keys one after the other.
+    WritesOneByOne,
 }
 
 fn backend(defect: Defect) -> Arc<dyn Harness> {
@@ -140,8 +143,29 @@ wrong! {
             }
             self.inner.delete(bucket, key, at).await
         }
+
+        async fn write(
+            &self,
+            bucket: &BucketName,
+            writes: Vec<KeyValueWrite>,
+        ) -> Result<Vec<Option<Revision>>> {
+            self.cache.lock().unwrap().clear();
+            if self.defect != Defect::WritesOneByOne {
+                return self.inner.write(bucket, writes).await;
+            }
+            let mut revisions = Vec::new();
+            for write in writes {
+                revisions.extend(self.inner.write(bucket, vec![write]).await?);
+                pause().await;
+            }
+            Ok(revisions)
+        }
     }
+    get_many(bucket: &BucketName, keys: &[Key]) -> Page<Option<KeyValueEntry>, usize>;
+    delete_prefix(bucket: &BucketName, prefix: &str) -> PrefixDeletion;
     list(bucket: &BucketName, prefix: &str, page: PageRequest<Key>) -> Page<KeyRevision, Key>;
+    list_entries(bucket: &BucketName, query: &KeyValueQuery, page: PageRequest<Key>)
+        -> Page<KeyValueItem, Key>;
     list_buckets(page: PageRequest<BucketName>) -> Page<BucketInfo, BucketName>;
     watch(bucket: &BucketName, prefix: &str, after: Revision) -> KeyValueEvents;
 }
@@ -186,6 +210,13 @@ fn a_conflict_that_comes_as_a_defect_is_caught() {
 #[test]
 fn a_call_that_panics_is_caught() {
     assert_caught(&["KV-004", "KV-005"], &backend(Defect::Panics));
+}
+
+#[test]
+fn several_keys_that_are_written_one_after_the_other_are_caught() {
+    let clauses =
+        ["KV-054", "KV-058", "KV-060", "KV-064", "STORE-002", "KV-002", "KV-004", "KV-005", "KV-007"];
+    assert_caught(&clauses, &backend(Defect::WritesOneByOne));
 }
 
 #[test]

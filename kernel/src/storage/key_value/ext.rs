@@ -41,6 +41,25 @@ pub trait KeyValueStoreExt: KeyValueStore {
         )
         .await
     }
+
+    /// Deletes all keys that begin with a prefix, step by step, and returns their number.
+    ///
+    /// Each step is one [`delete_prefix`](KeyValueStore::delete_prefix). A key that another caller writes
+    /// between two steps may remain.
+    ///
+    /// # Errors
+    /// The errors of [`KeyValueStore::delete_prefix`]. The steps before the error remain done; call again to
+    /// continue.
+    async fn delete_all(&self, bucket: &BucketName, prefix: &str) -> Result<u64> {
+        let mut deleted = 0;
+        loop {
+            let step = self.delete_prefix(bucket, prefix).await?;
+            deleted += step.deleted;
+            if !step.more {
+                return Ok(deleted);
+            }
+        }
+    }
 }
 
 impl<T: KeyValueStore + ?Sized> KeyValueStoreExt for T {}
