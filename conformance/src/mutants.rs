@@ -174,6 +174,7 @@ fn sentence(name: &str) -> String {
         "ascii" => "ASCII",
         "etag" => "ETag",
         "kib" => "KiB",
+        "mib" => "MiB",
         "nul" => "NUL",
         other => other,
     });
