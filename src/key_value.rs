@@ -65,7 +65,8 @@ impl KeyValue {
     }
 
     /// Returns the values of any number of keys, in the order of the keys; `None` for a key that does not
-    /// exist or has expired. Up to 1,000 keys with 16 MiB of values are read at one instant, in one round trip.
+    /// exist or has expired. Up to 1,000 keys with 16 MiB of values are read at one instant, in one round
+    /// trip.
     ///
     /// # Errors
     /// As [`get_many`](larder_kernel::KeyValueStore::get_many).

@@ -132,7 +132,8 @@ pub(super) async fn postgres(plan: &Plan) -> Outcome<Vec<Figure>> {
     sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut connection).await?;
     let upsert = format!(
         "WITH head AS (SELECT version FROM {table} WHERE bucket = 'bench' AND key = $1 FOR UPDATE)
-         INSERT INTO {table} SELECT 'bench', given.key, coalesce((SELECT version FROM head), 0) + 1, given.value
+         INSERT INTO {table}
+         SELECT 'bench', given.key, coalesce((SELECT version FROM head), 0) + 1, given.value
          FROM unnest($2::text[], $3::bytea[]) AS given (key, value)
          ON CONFLICT (bucket, key) DO UPDATE SET version = excluded.version, value = excluded.value"
     );

@@ -70,7 +70,7 @@ impl ValueClient {
         Ok(slots.iter().zip(found).map(|(slot, entry)| self.held(*slot, entry)).collect())
     }
 
-    /// Writes several keys at once.
+    /// Writes several keys in one call.
     async fn write_all(
         &self,
         slots: &[usize],

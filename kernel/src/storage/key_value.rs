@@ -112,8 +112,8 @@ pub trait KeyValueStore: Store {
     ///
     /// - **KV-053** `get_many` returns for each key what `get` returns, in the order of the keys, and again
     ///   for a key that is named again.
-    /// - **KV-054** All entries of one result existed at one instant: a result contains all puts and deletions
-    ///   of a `write`, or none.
+    /// - **KV-054** All entries of one result existed at one instant: a result contains all puts and
+    ///   deletions of a `write`, or none.
     /// - **KV-055** A result ends before its values exceed 16 MiB, but contains at least one item, and `next`
     ///   is the position of the first key that was not read.
     ///
@@ -149,8 +149,8 @@ pub trait KeyValueStore: Store {
     /// - **KV-059** No read sees a part of a `write`.
     /// - **KV-060** Of concurrent `write` calls that name one key at one revision or as absent, exactly one
     ///   succeeds, and the others fail with `Conflict`.
-    /// - **KV-061** A watch delivers the changes of a `write` in the order of its writes, and when it delivers
-    ///   the first of them, every read returns the whole `write`.
+    /// - **KV-061** A watch delivers the changes of a `write` in the order of its writes, and when it
+    ///   delivers the first of them, every read returns the whole `write`.
     /// - **KV-062** A `write` with 1,000 keys, or with 16 MiB of keys and values, is stored.
     /// - **KV-063** With a revision of another generation than the bucket's, a `write` fails with `Conflict`
     ///   and changes nothing, even if the number is right.
@@ -192,15 +192,15 @@ pub trait KeyValueStore: Store {
         Err(Error::not_implemented("key_value.delete"))
     }
 
-    /// Deletes the first 1,000 keys that begin with a prefix, or all of them if they are fewer. To delete all,
-    /// call it until the result has no `more`; [`KeyValueStoreExt::delete_all`] does that.
+    /// Deletes the first 1,000 keys that begin with a prefix, or all of them if they are fewer. To delete
+    /// all, call it until the result has no `more`; [`KeyValueStoreExt::delete_all`] does that.
     ///
     /// A call is limited because every deletion takes a revision and leaves a record for watchers, of which a
     /// bucket keeps 1,000, and because other writers of the bucket wait for it.
     ///
     /// - **KV-064** `delete_prefix` deletes the first 1,000 keys in byte order whose bytes begin with the
     ///   prefix, completely or not at all, and returns their number and whether such keys remain.
-    /// - **KV-065** Each deletion by `delete_prefix` takes a revision of its own, in the order of the keys, and
+    /// - **KV-065** Each deletion by `delete_prefix` takes one revision, in the order of the keys, and
     ///   a watch delivers it as a deletion.
     /// - **KV-066** `delete_prefix` neither counts nor deletes other keys: those without the prefix, absent
     ///   ones and expired ones.
@@ -246,10 +246,10 @@ pub trait KeyValueStore: Store {
     /// Lists the entries that a query selects: those between two keys, forwards or in reverse, and with their
     /// values if the query asks for them.
     ///
-    /// - **KV-067** `list_entries` lists exactly the keys that begin with the prefix, are not below `from` and
-    ///   are below `to`.
-    /// - **KV-068** An item has the key's revision and expiry, and its value if and only if the query asks for
-    ///   values.
+    /// - **KV-067** `list_entries` lists exactly the keys that begin with the prefix, are not below `from`
+    ///   and are below `to`.
+    /// - **KV-068** An item has the key's revision and expiry, and its value if and only if the query asks
+    ///   for values.
     /// - **KV-069** The listing is in byte order, or in reverse byte order if the query asks for it, and
     ///   paging with any limit returns every key that exists for the whole listing exactly once.
     /// - **KV-070** A page ends before its values exceed 16 MiB, but contains at least one item if an entry

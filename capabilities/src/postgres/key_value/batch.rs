@@ -30,7 +30,7 @@ pub(super) fn get_many<'c>(
     keys: &'c [Key],
 ) -> BoxFuture<'c, Fallible<Vec<Option<KeyValueEntry>>>> {
     Box::pin(async move {
-        // One instant for all keys: those that expire together are read together.
+        // One instant for all keys, so that keys that expire together are read together.
         let rows = sqlx::query(
             "SELECT f.revision, f.expires_ms, CASE WHEN f.total <= $4 THEN f.value END,
                 (SELECT generation FROM larder.kv_buckets WHERE namespace = $1 AND bucket = $2)

@@ -25,7 +25,7 @@ pub(super) fn get_many(
     address: &Address,
     keys: &[Key],
 ) -> Fallible<Vec<Option<KeyValueEntry>>> {
-    // One instant for all keys: those that expire together are read together.
+    // One instant for all keys, so that keys that expire together are read together.
     let (budget, now_ms, mut bytes) = (ReadBudget::unlimited(), now_ms(), 0);
     let mut entries = Vec::with_capacity(keys.len());
     for key in keys {

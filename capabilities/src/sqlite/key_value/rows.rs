@@ -231,8 +231,8 @@ pub(super) fn expire_entries(
     Ok(done)
 }
 
-/// Trims the tombstones if a write took a [`TRIM_INTERVAL`]th revision of the bucket: one of `count` revisions,
-/// of which `last` is the last.
+/// Trims the tombstones if a write took a [`TRIM_INTERVAL`]th revision of the bucket: one of `count`
+/// revisions, of which `last` is the last.
 pub(super) fn trim_tombstones_at_times(
     sql: &Connection,
     address: &Address,

@@ -119,7 +119,8 @@ impl Tables {
 
     pub(crate) fn get(&self, namespace: &str, bucket: &str, key: &str) -> Result<Option<KeyValueEntry>> {
         let read = self.database.begin_read()?;
-        let found = entry(&read.open_table(KEYS)?, &read.open_table(CHANGES)?, (namespace, bucket, key), now())?;
+        let (keys, changes) = (read.open_table(KEYS)?, read.open_table(CHANGES)?);
+        let found = entry(&keys, &changes, (namespace, bucket, key), now())?;
         let generation = generation(&read.open_table(GENERATIONS)?, (namespace, bucket))?;
         Ok(found.map(|mut entry| {
             entry.revision = entry.revision.in_generation(generation);

@@ -1,4 +1,4 @@
-//! Writes of several keys beside readers, watchers and other writers: they are whole.
+//! Writes of several keys during reads, watches and other writes: they are whole.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::context::{Context, Handles};
 use crate::expect;
 use crate::suites::background::BackgroundTask;
 
-/// The number of writes beside the readers.
+/// The number of writes during the reads.
 const ROUNDS: usize = 40;
 /// The keys of a write, in the order of the writes.
 const NAMES: [&str; 4] = ["m", "c", "x", "a"];
@@ -299,7 +299,7 @@ async fn a_watch_delivers_whole_writes_in_order(context: Context) -> CaseResult 
             expect::equal("the change", &told, &(name.clone(), (!gone).then_some(round)))?;
         }
     }
-    // Beside a writer: at the first change of a write, all of it is readable.
+    // During other writes: at the first change of a write, all of it is readable.
     let writer = writer(&stores, &bucket);
     loop {
         let (_, Some(round)) = change(&mut events).await? else { continue };

@@ -115,7 +115,7 @@ pub struct KeyValueQuery {
     pub to: Option<Key>,
     /// The order of the listing.
     pub order: KeyOrder,
-    /// Whether the values are returned.
+    /// `true` if the values are returned, too.
     pub values: bool,
 }
 
