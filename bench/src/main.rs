@@ -32,7 +32,6 @@ mod sqlite;
 mod tokens;
 mod vectors;
 mod window;
-mod writes;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -191,12 +190,6 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(neighbors::sqlite(plan)),
     },
     Bench {
-        name: "sqlite-writes",
-        service: None,
-        threads: Threads::One,
-        run: |plan| Box::pin(writes::sqlite(plan)),
-    },
-    Bench {
         name: "memory-history",
         service: None,
         threads: Threads::One,
@@ -299,12 +292,6 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(postgres::long_thread(plan)),
     },
     Bench {
-        name: "postgres-writes",
-        service: Some(postgres::VARIABLE),
-        threads: Threads::One,
-        run: |plan| Box::pin(writes::postgres(plan)),
-    },
-    Bench {
         name: "redis-history",
         service: Some(redis::VARIABLE),
         threads: Threads::One,
@@ -315,12 +302,6 @@ const BENCHES: &[Bench] = &[
         service: Some(redis::VARIABLE),
         threads: Threads::One,
         run: |plan| Box::pin(redis::long_thread(plan)),
-    },
-    Bench {
-        name: "redis-writes",
-        service: Some(redis::VARIABLE),
-        threads: Threads::One,
-        run: |plan| Box::pin(writes::redis(plan)),
     },
     Bench {
         name: "s3-blobs",
