@@ -7,6 +7,7 @@ mod blobs;
 mod graph;
 mod history;
 mod key_value;
+mod renames;
 mod sizes;
 mod tasks;
 mod vectors;
@@ -23,6 +24,7 @@ pub(super) fn mutants() -> Vec<Mutant> {
         vectors::mutants(),
         graph::mutants(),
         blobs::mutants(),
+        renames::mutants(),
         sizes::mutants(),
         tasks::mutants(),
         key_value::mutants(),
