@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use larder_kernel::{
     BlobBody, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobStoreExt as _, ByteRange,
-    Error, ErrorKind, Result,
+    Error, ErrorKind, RenameMode, Result,
 };
 
 use crate::handle::{handle, id};
@@ -80,6 +80,35 @@ impl Blobs {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Moves a blob to another key in one step.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    /// use larder::RenameMode;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let blobs = larder::open("memory:").await?.blobs()?;
+    /// blobs.put("draft.txt", "Seat 61").await?;
+    /// blobs.rename("draft.txt", "tickets/basel.txt", RenameMode::Refuse).await?;
+    /// assert_eq!(blobs.get("tickets/basel.txt").await?, "Seat 61");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`rename`](larder_kernel::BlobStore::rename); `Unsupported` on a backend that does not declare
+    /// `blob-rename`, such as S3.
+    pub async fn rename(
+        &self,
+        source: impl TryInto<BlobKey, Error: Into<Error>> + Send,
+        target: impl TryInto<BlobKey, Error: Into<Error>> + Send,
+        mode: RenameMode,
+    ) -> Result<BlobInfo> {
+        let (source, target) = (id(source)?, id(target)?);
+        self.provider().rename(&source, &target, mode).await
     }
 
     /// Deletes a blob and returns whether it existed.

@@ -73,6 +73,8 @@ pub enum Op {
     ReadTask { slot: usize },
     /// Writes a blob, and requires that it is missing if `create` is true.
     PutBlob { slot: usize, number: u64, create: bool },
+    /// Renames the blob of a slot to an unused slot.
+    RenameBlob { slot: usize, to: usize, number: u64 },
     /// Deletes a blob.
     DeleteBlob { slot: usize },
     /// Reads a blob.

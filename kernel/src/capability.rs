@@ -20,6 +20,8 @@ pub enum Capability {
     /// Blob keys can have every length that the grammar allows, in every namespace. Without this capability
     /// only short keys are guaranteed.
     BlobLongKeys,
+    /// A blob can be moved to another key in one step.
+    BlobRename,
     /// The store makes URLs to read a blob without credentials, or locators in place of such URLs.
     BlobPresignGet,
     /// The store makes URLs to write a blob without credentials, or locators in place of such URLs.
@@ -35,6 +37,7 @@ impl Capability {
         Self::BlobCreateOnly,
         Self::BlobIfMatch,
         Self::BlobLongKeys,
+        Self::BlobRename,
         Self::BlobPresignGet,
         Self::BlobPresignPut,
         Self::Cypher,
@@ -48,6 +51,7 @@ impl Capability {
             Self::BlobCreateOnly => "blob-create-only",
             Self::BlobIfMatch => "blob-if-match",
             Self::BlobLongKeys => "blob-long-keys",
+            Self::BlobRename => "blob-rename",
             Self::BlobPresignGet => "blob-presign-get",
             Self::BlobPresignPut => "blob-presign-put",
             Self::Cypher => "cypher",

@@ -51,7 +51,7 @@ pub use position::{FencingToken, Generation, Revision, Seq, TaskPosition};
 pub use storage::blob::{
     BlobBody, BlobBytes, BlobCondition, BlobEntries, BlobEntry, BlobGetOptions, BlobInfo, BlobKey,
     BlobPutOptions, BlobRead, BlobStore, BlobStoreExt, ByteRange, ETag, PresignMethod, PresignRequest,
-    PresignedUrl, UserMetadata,
+    PresignedUrl, RenameMode, UserMetadata,
 };
 pub use storage::graph::{
     CypherCapable, CypherRow, DeletedEntity, Direction, Entity, EntityCondition, EntityMode, EntityQuery,

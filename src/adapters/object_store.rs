@@ -5,11 +5,16 @@
 //! times. A location is the blob's key. Conditions on reads apply to the blob that was read, so a tag and its
 //! bytes always belong together.
 //!
+//! # Renames
+//! A rename is one step on a store that declares [`BlobRename`](Capability::BlobRename). On other stores it
+//! is a copy and a deletion, so other callers can see the object under both locations.
+//!
 //! # Unsupported operations
 //! - Attributes other than content type and user metadata return `NotImplemented`, and nothing is written.
 //! - `PutMode::Create`, `PutMode::Update`, and copies and renames that must not replace need a store that
-//!   declares [`BlobCreateOnly`](Capability::BlobCreateOnly) or [`BlobIfMatch`](Capability::BlobIfMatch).
-//!   Without it, they return `NotImplemented`, and nothing is written.
+//!   declares [`BlobCreateOnly`](Capability::BlobCreateOnly) or [`BlobIfMatch`](Capability::BlobIfMatch), or
+//!   for renames [`BlobRename`](Capability::BlobRename). Without it, they return `NotImplemented`, and
+//!   nothing is written.
 //! - Results contain no versions, and a read of a specific version returns `NotSupported`.
 //! - Tags are ignored, as `object_store` requires of stores without tags.
 //! - The adapter does not implement `MultipartStore` and `PaginatedListStore`, whose uploads and tokens
@@ -39,7 +44,7 @@ use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use larder_kernel::storage::blob::check_put;
 use larder_kernel::{
     BlobBody, BlobCondition, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    ByteRange, Capability, ETag, Error, ErrorKind, Timestamp,
+    ByteRange, Capability, ETag, Error, ErrorKind, RenameMode, Timestamp,
 };
 
 /// The name of the store in errors.
@@ -261,6 +266,15 @@ impl ObjectStore for BlobObjectStore {
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> ObjectResult<()> {
         let create = options.target_mode == RenameTargetMode::Create;
+        if self.blobs.capabilities().has(Capability::BlobRename) {
+            let mode = if create { RenameMode::Refuse } else { RenameMode::Replace };
+            let (source, target) = (present(from)?, writable(to)?);
+            let renamed = self.blobs.rename(&source, &target, mode).await;
+            return renamed.map(drop).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => translate(from, error),
+                _ => of_creation(to, error),
+            });
+        }
         if from == to {
             // Copying an object onto itself and deleting the source would lose it.
             let head = self.blobs.head(&present(from)?).await;

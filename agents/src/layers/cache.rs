@@ -12,7 +12,7 @@ use larder_kernel::storage::blob::check_get;
 use larder_kernel::{
     BlobBody, BlobBytes, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
     Capabilities, ETag, ErrorKind, GraphStore, HistoryProvider, KeyValueStore, Namespace, OptionSet,
-    PresignRequest, PresignedUrl, RequestOption, Result, Store, TaskStore, VectorStore,
+    PresignRequest, PresignedUrl, RenameMode, RequestOption, Result, Store, TaskStore, VectorStore,
 };
 
 use super::layer::Layer;
@@ -262,6 +262,10 @@ impl BlobStore for Cached {
 
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         self.inner.copy(source, target).await
+    }
+
+    async fn rename(&self, source: &BlobKey, target: &BlobKey, mode: RenameMode) -> Result<BlobInfo> {
+        self.inner.rename(source, target, mode).await
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {

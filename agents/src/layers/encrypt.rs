@@ -56,8 +56,9 @@ use super::layer::Layer;
 ///
 /// Every clause of the contracts holds. Filters on metadata of documents work on the unencrypted metadata.
 /// This layer evaluates filters on properties and on authors of messages, so the inner store also returns the
-/// items that they drop. `copy` of a blob passes its bytes through this process. Cypher and presigned URLs,
-/// which would return ciphertext, are not declared. Set an embedder on this layer, not on the inner store,
+/// items that they drop. `copy` of a blob passes its bytes through this process. Renames of
+/// blobs are not declared, because the bytes of a blob are bound to its key. Cypher and presigned URLs, which
+/// would return ciphertext, are not declared either. Set an embedder on this layer, not on the inner store,
 /// which would embed ciphertext.
 ///
 /// The inner store has the contract's limits too. A message is encrypted to exactly its plain size, so that

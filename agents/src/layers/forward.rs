@@ -18,10 +18,10 @@ use larder_kernel::{
     KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery,
     KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata, Namespace,
     NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PrefixDeletion, PresignRequest,
-    PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, Replaced, Replacement,
-    Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage,
-    SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl,
-    UpsertReport, VectorStore, WorkerId, WrittenEntity,
+    PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, RenameMode, Replaced,
+    Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity,
+    StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo,
+    Transition, Ttl, UpsertReport, VectorStore, WorkerId, WrittenEntity,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -202,6 +202,8 @@ forward! {
     around head(key: &BlobKey) -> BlobInfo = Call::read("blobs.head");
     open list(prefix: &str, after: Option<&BlobKey>) -> BlobEntries = Call::read("blobs.list");
     around copy(source: &BlobKey, target: &BlobKey) -> BlobInfo = Call::write("blobs.copy");
+    around rename(source: &BlobKey, target: &BlobKey, mode: RenameMode) -> BlobInfo =
+        Call::write("blobs.rename");
     around delete(key: &BlobKey) -> bool = Call::write("blobs.delete");
     around presign(key: &BlobKey, request: &PresignRequest) -> PresignedUrl = Call::read("blobs.presign");
     {

@@ -14,11 +14,13 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 use async_trait::async_trait;
 use futures_util::stream;
 use larder_kernel::check::size;
-use larder_kernel::storage::blob::{BlobEntries, check_get, check_prefix, check_presign, check_put};
+use larder_kernel::storage::blob::{
+    BlobEntries, check_get, check_prefix, check_presign, check_put, check_rename,
+};
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
     BlobStore, Capabilities, Capability, Durability, ETag, Error, ErrorKind, Namespace, OptionSet,
-    PresignRequest, PresignedUrl, RequestOption, Result, Store, Timestamp,
+    PresignRequest, PresignedUrl, RenameMode, RequestOption, Result, Store, Timestamp,
 };
 
 use self::body::{Content, Reservation};
@@ -202,6 +204,7 @@ impl Store for InMemoryBlobStore {
             .with(Capability::BlobCreateOnly)
             .with(Capability::BlobIfMatch)
             .with(Capability::BlobLongKeys)
+            .with(Capability::BlobRename)
             .with(Capability::BlobPresignGet)
             .with(Capability::BlobPresignPut)
     }
@@ -288,6 +291,39 @@ impl BlobStore for InMemoryBlobStore {
         let mut info = stored.info.clone();
         (info.key, info.etag, info.modified_at) = (target.clone(), next_etag()?, Timestamp::now());
         self.replace(&mut blobs, info.clone(), stored.content.clone(), reserved);
+        Ok(info)
+    }
+
+    async fn rename(&self, source: &BlobKey, target: &BlobKey, mode: RenameMode) -> Result<BlobInfo> {
+        const OPERATION: &str = "blobs.rename";
+        check_rename(&self.capabilities())?;
+        let mut blobs = self.state.write();
+        let stored = blobs.get(source.as_str()).cloned().ok_or_else(|| not_found(OPERATION))?;
+        match mode {
+            RenameMode::Refuse if blobs.contains_key(target.as_str()) => {
+                let message =
+                    "a blob with the target key already exists; use another key or replace the blob";
+                return Err(Error::new(ErrorKind::Conflict, OPERATION, message));
+            }
+            RenameMode::Refuse | RenameMode::Replace => {}
+            _ => return Err(Error::unknown_value(OPERATION, "mode")),
+        }
+        if source == target {
+            return Ok(stored.info.clone());
+        }
+        let (shorter, longer) = (size(source.as_str().len()), size(target.as_str().len()));
+        let mut reserved = Reservation::new(&self.backend);
+        reserved.grow(OPERATION, longer.saturating_sub(shorter))?;
+        reserved.keep();
+        self.backend.release(shorter.saturating_sub(longer));
+        let mut info = stored.info.clone();
+        info.key = target.clone();
+        let counted = stored.counted + longer - shorter;
+        let moved = Stored { info: info.clone(), content: stored.content.clone(), counted };
+        blobs.remove(source.as_str());
+        if let Some(old) = blobs.insert(ByText(target.clone()), Arc::new(moved)) {
+            self.backend.release(old.counted);
+        }
         Ok(info)
     }
 

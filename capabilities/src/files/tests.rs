@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_kernel::{
     BlobKey, BlobStoreExt as _, ChatMessage, Durability, ErrorKind, HistoryProviderExt as _, Namespace,
-    Outcome, Result, StoreSet, Thread,
+    Outcome, RenameMode, Result, StoreSet, Thread,
 };
 use tempfile::TempDir;
 
@@ -159,6 +159,8 @@ async fn a_folder_that_was_moved_takes_no_write_until_it_is_back() {
             let blobs = stores.blobs().unwrap();
             assert_moved(blobs.delete(&key("a")).await.map(drop), Outcome::NotApplied);
             assert_moved(blobs.copy(&key("a"), &key("c")).await.map(drop), Outcome::NotApplied);
+            let renamed = blobs.rename(&key("a"), &key("c"), RenameMode::Replace).await;
+            assert_moved(renamed.map(drop), Outcome::NotApplied);
             assert_moved(stores.erase().await, Outcome::NotApplied);
         }
         std::fs::remove_dir(at(from)).unwrap();

@@ -5,6 +5,7 @@ pub(super) mod footer;
 mod list;
 mod read;
 mod read_ahead;
+mod rename;
 mod write;
 
 #[cfg(test)]
@@ -14,10 +15,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put};
+use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put, check_rename};
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, Capability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl, Result,
+    Capabilities, Capability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl, RenameMode, Result,
 };
 
 use super::blocking::blocking;
@@ -81,7 +82,8 @@ impl FsBlobStore {
             .with(Capability::MultiProcess)
             .with(Capability::BlobCreateOnly)
             .with(Capability::BlobIfMatch)
-            .with(Capability::BlobLongKeys);
+            .with(Capability::BlobLongKeys)
+            .with(Capability::BlobRename);
         Ok(Self { folder: Arc::new(folder), namespace, capabilities })
     }
 
@@ -185,6 +187,14 @@ impl BlobStore for FsBlobStore {
             return Err(read::missing("blobs.copy"));
         };
         write::copy(engine, self.namespace.clone(), source.clone(), target.clone()).await
+    }
+
+    async fn rename(&self, source: &BlobKey, target: &BlobKey, mode: RenameMode) -> Result<BlobInfo> {
+        check_rename(&self.capabilities)?;
+        let Some(engine) = self.existing("blobs.rename").await? else {
+            return Err(read::missing("blobs.rename"));
+        };
+        rename::rename(engine, self.namespace.clone(), (source, target), mode).await
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {

@@ -195,6 +195,15 @@ impl Engine {
         Ok(rustix::fs::renameat(&self.temporary, temporary, folder, name)?)
     }
 
+    /// Renames a blob's file in one step.
+    pub(crate) fn rename(
+        &self,
+        (from, source): (BorrowedFd<'_>, &str),
+        (to, target): (BorrowedFd<'_>, &str),
+    ) -> io::Result<()> {
+        Ok(rustix::fs::renameat(from, source, to, target)?)
+    }
+
     /// Removes a blob's file and returns true if it existed. Rejects anything but a regular file.
     pub(crate) fn remove(&self, folder: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -61,6 +61,16 @@ impl Lock {
         Self { kind: 'f', slot: slot(names.iter().map(String::as_str)), mode }
     }
 
+    /// The locks of two folders for a write to both. All calls take such locks in the same order, so that no
+    /// two calls wait for each other. Folders that share a lock file take it once.
+    pub(crate) fn folders(one: &[String], other: &[String]) -> Vec<Self> {
+        let mut locks =
+            vec![Self::folder(one, LockMode::Exclusive), Self::folder(other, LockMode::Exclusive)];
+        locks.sort_unstable_by_key(|lock| lock.slot);
+        locks.dedup_by_key(|lock| lock.slot);
+        locks
+    }
+
     fn file_name(self) -> String {
         format!("{}{:02x}", self.kind, self.slot)
     }

@@ -21,7 +21,8 @@ use async_trait::async_trait;
 use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put};
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, Capability, Durability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl, Result,
+    Capabilities, Capability, Durability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl,
+    RenameMode, Result,
 };
 
 use super::config::S3Config;
@@ -172,6 +173,11 @@ impl BlobStore for S3BlobStore {
         self.check_key_fits("blobs.copy", target)?;
         self.check_key_may_exist("blobs.copy", source)?;
         copy::copy(&self.engine, &self.layout, source, target).await
+    }
+
+    /// S3 can only copy and delete, in two steps, so the capability is not declared.
+    async fn rename(&self, _source: &BlobKey, _target: &BlobKey, _mode: RenameMode) -> Result<BlobInfo> {
+        Err(Error::unsupported("blobs.rename", Capability::BlobRename))
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntry, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, ByteRange,
-    PresignRequest, Result,
+    PresignRequest, RenameMode, Result,
 };
 use serde_json::{Value, json};
 
@@ -77,6 +77,12 @@ calls! { Blobs, blobs;
     "list/after" => |store| { listed(store, "", Some(&key("a")?)).await }
     "copy" => |store| { store.copy(&key("a")?, &key("their")?).await }
     "copy/of_nothing" => |store| { store.copy(&key("their")?, &key("a")?).await }
+    "rename" => |store| { store.rename(&key("a")?, &key("their")?, RenameMode::Refuse).await }
+    "rename/over_a_blob" => |store| { store.rename(&key("a")?, &key("z")?, RenameMode::Replace).await }
+    "rename/to_a_blob" => |store| { store.rename(&key("a")?, &key("z")?, RenameMode::Refuse).await }
+    "rename/of_nothing" => |store| {
+        store.rename(&key("their")?, &key("a")?, RenameMode::Replace).await
+    }
     "delete" => |store| { store.delete(&key("a")?).await }
     "delete/what_is_not_there" => |store| { store.delete(&key("their")?).await }
     "presign" => |store| { store.presign(&key("a")?, &PresignRequest::get(HOUR)).await }

@@ -3,6 +3,8 @@
 //! The specification models a deletion as two steps, a look and then the removal, because the contract
 //! promises no more (BLOB-043).
 
+mod spec;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,178 +12,18 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use larder_kernel::{
     BlobBody, BlobCondition, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, Capabilities, Capability,
-    Contract, ETag, Error, ErrorKind, Result,
+    Contract, ETag, Error, ErrorKind, RenameMode, Result,
 };
-use serde::{Deserialize, Serialize};
 
-use super::check::{Record, Refusal, Reply, Spec};
+use self::spec::{Answer, Op, State, When, times};
+use super::check::{Record, Refusal, Reply};
 use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in};
 use crate::harness::StoreSet;
 
+pub(crate) use self::spec::Blobs;
+
 const KEYS: [&str; 3] = ["a", "a/b", "c"];
-
-/// Three blobs.
-pub(crate) struct Blobs;
-
-/// A call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Op {
-    Put {
-        key: u8,
-        value: u32,
-        when: When,
-    },
-    Get {
-        key: u8,
-    },
-    Head {
-        key: u8,
-    },
-    Delete {
-        key: u8,
-    },
-    /// The first step of a deletion by this client.
-    Look {
-        key: u8,
-        client: u8,
-    },
-    /// The second step, after that client's look; `None` if it is unknown whether the client looked.
-    Remove {
-        key: u8,
-        client: Option<u8>,
-    },
-}
-
-/// The condition of a put.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum When {
-    Always,
-    Absent,
-    Matches(String),
-}
-
-/// A result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    Known { etag: String, size: u64 },
-    Read { value: u32, etag: String },
-    Deleted(bool),
-    Removed,
-}
-
-/// The state of the blobs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    /// The value and the tag of each key. The tag is missing if the write returned no result and no call has
-    /// read it.
-    blobs: BTreeMap<u8, (u32, Option<String>)>,
-    /// The clients whose deletion has looked, one bit each.
-    looked: u8,
-}
-
-impl State {
-    fn put(&self, key: u8, value: u32, etag: Option<&str>) -> Self {
-        let mut next = self.clone();
-        next.blobs.insert(key, (value, etag.map(str::to_owned)));
-        next
-    }
-
-    fn allows(&self, key: u8, when: &When) -> bool {
-        match (when, self.blobs.get(&key)) {
-            (When::Always, _) | (When::Absent, None) | (When::Matches(_), Some((_, None))) => true,
-            (When::Absent, Some(_)) | (When::Matches(_), None) => false,
-            (When::Matches(wanted), Some((_, Some(etag)))) => wanted == etag,
-        }
-    }
-
-    /// Returns the state after a read of this tag, if the key can have the tag.
-    fn with_tag(&self, key: u8, etag: &str, fits: impl Fn(u32) -> bool) -> Option<Self> {
-        let (value, known) = self.blobs.get(&key)?;
-        let same = known.as_deref().is_none_or(|known| known == etag);
-        (same && fits(*value)).then(|| self.put(key, *value, Some(etag)))
-    }
-}
-
-impl Spec for Blobs {
-    type State = State;
-    type Op = Op;
-    type Answer = Answer;
-
-    fn step(state: &State, op: &Op, reply: &Reply<Answer>) -> Option<State> {
-        match (op, reply) {
-            (Op::Put { key, value, when }, Reply::Answered(Answer::Known { etag, size })) => {
-                let right = state.allows(*key, when) && *size == size_of(*value);
-                right.then(|| state.put(*key, *value, Some(etag)))
-            }
-            (Op::Put { key, value, when }, Reply::Unknown) => {
-                state.allows(*key, when).then(|| state.put(*key, *value, None))
-            }
-            (Op::Put { key, when: When::Absent, .. }, Reply::Refused(Refusal::Conflict)) => {
-                state.blobs.contains_key(key).then(|| state.clone())
-            }
-            (Op::Put { key, when: When::Matches(etag), .. }, Reply::Refused(Refusal::Conflict)) => {
-                let there = state.blobs.get(key);
-                let must_match = there.is_some_and(|(_, known)| known.as_ref() == Some(etag));
-                (!must_match).then(|| state.clone())
-            }
-            (Op::Get { key } | Op::Head { key }, Reply::Refused(Refusal::NotFound)) => {
-                (!state.blobs.contains_key(key)).then(|| state.clone())
-            }
-            (Op::Get { key }, Reply::Answered(Answer::Read { value, etag })) => {
-                state.with_tag(*key, etag, |stored| stored == *value)
-            }
-            (Op::Head { key }, Reply::Answered(Answer::Known { etag, size })) => {
-                state.with_tag(*key, etag, |stored| size_of(stored) == *size)
-            }
-            (Op::Look { key, client }, Reply::Answered(Answer::Deleted(there))) => {
-                (state.blobs.contains_key(key) == *there).then(|| {
-                    let mut next = state.clone();
-                    next.looked |= 1 << client;
-                    next
-                })
-            }
-            (Op::Remove { key, client }, Reply::Answered(Answer::Removed) | Reply::Unknown) => {
-                let mut next = state.clone();
-                if let Some(client) = client {
-                    if next.looked & (1 << client) == 0 {
-                        return None;
-                    }
-                    next.looked &= !(1 << client);
-                }
-                next.blobs.remove(key);
-                Some(next)
-            }
-            _ => None,
-        }
-    }
-
-    fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
-        // A look must stay with its removal.
-        !matches!(op, Op::Get { .. } | Op::Head { .. }) && !matches!(reply, Reply::Refused(_))
-    }
-
-    fn part(op: &Op) -> Option<u8> {
-        match op {
-            Op::Put { key, .. }
-            | Op::Get { key }
-            | Op::Head { key }
-            | Op::Delete { key }
-            | Op::Look { key, .. }
-            | Op::Remove { key, .. } => Some(*key),
-        }
-    }
-}
-
-/// Returns the number of repetitions of a value's eight bytes: some blobs are small, and some need several
-/// pieces.
-fn times(value: u32) -> u32 {
-    if value.is_multiple_of(4) { 4_096 } else { value % 13 + 1 }
-}
-
-fn size_of(value: u32) -> u64 {
-    u64::from(times(value)) * 8
-}
 
 fn bytes_of(value: u32) -> Bytes {
     Bytes::from(format!("b{value:07}").repeat(usize::try_from(times(value)).unwrap_or(1)))
@@ -224,8 +66,13 @@ impl Subject for Blobs {
             (0..22, _) => put(When::Always),
             (22..38, _) if can.has(Capability::BlobCreateOnly) => put(When::Absent),
             (38..60, Some(etag)) if can.has(Capability::BlobIfMatch) => put(When::Matches(etag.clone())),
-            (60..70, _) => Op::Delete { key },
-            (70..80, _) => Op::Head { key },
+            (60..66, _) => Op::Delete { key },
+            (66..76, _) if can.has(Capability::BlobRename) => {
+                let source = 1 + rng.below(2);
+                Op::Rename { source, target: 3 - source, replace: rng.below(2) == 1 }
+            }
+            (66..70, _) => Op::Delete { key },
+            (70..82, _) => Op::Head { key },
             _ => Op::Get { key },
         }
     }
@@ -252,6 +99,11 @@ impl Subject for Blobs {
                 let info = store.head(&self::key(*key)?).await?;
                 Ok(Answer::Known { etag: info.etag.to_string(), size: info.size })
             }
+            Op::Rename { source, target, replace } => {
+                let mode = if *replace { RenameMode::Replace } else { RenameMode::Refuse };
+                let info = store.rename(&key(*source)?, &key(*target)?, mode).await?;
+                Ok(Answer::Known { etag: info.etag.to_string(), size: info.size })
+            }
             Op::Delete { key } => Ok(Answer::Deleted(store.delete(&self::key(*key)?).await?)),
             Op::Look { .. } | Op::Remove { .. } => {
                 Err(Error::new(ErrorKind::Unexpected, "concurrent.call", "a step of a call is not a call"))
@@ -261,7 +113,7 @@ impl Subject for Blobs {
 
     fn learn(seen: &mut Self::Memory, op: &Op, answer: &Answer) {
         if let (
-            Op::Put { key, .. } | Op::Get { key } | Op::Head { key },
+            Op::Put { key, .. } | Op::Get { key } | Op::Head { key } | Op::Rename { target: key, .. },
             Answer::Known { etag, .. } | Answer::Read { etag, .. },
         ) = (op, answer)
         {
@@ -292,6 +144,9 @@ impl Subject for Blobs {
             (Op::Put { when: When::Absent, .. }, _) => "BLOB-007",
             (Op::Put { when: When::Matches(_), .. }, Reply::Answered(_)) => "BLOB-011",
             (Op::Put { when: When::Matches(_), .. }, _) => "BLOB-009",
+            (Op::Rename { .. }, Reply::Answered(_)) => "BLOB-065",
+            (Op::Rename { .. }, Reply::Refused(Refusal::Conflict)) => "BLOB-062",
+            (Op::Rename { .. }, _) => "BLOB-064",
             (Op::Look { .. }, Reply::Answered(Answer::Deleted(true))) => "BLOB-040",
             (Op::Delete { .. } | Op::Look { .. } | Op::Remove { .. }, _) => "BLOB-041",
         }
@@ -330,6 +185,10 @@ impl Subject for Blobs {
             }
             Op::Get { key } => format!("get {}", name(*key)),
             Op::Head { key } => format!("head {}", name(*key)),
+            Op::Rename { source, target, replace } => {
+                let over = if *replace { ", replacing" } else { "" };
+                format!("rename {} to {}{over}", name(*source), name(*target))
+            }
             Op::Delete { key } => format!("delete {}", name(*key)),
             Op::Look { key, .. } => format!("delete {}, its look", name(*key)),
             Op::Remove { key, .. } => format!("delete {}, its removal", name(*key)),
@@ -361,6 +220,7 @@ impl Subject for Blobs {
 
 #[cfg(test)]
 mod tests {
+    use super::spec::size_of;
     use super::*;
 
     #[test]

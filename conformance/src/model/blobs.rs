@@ -9,10 +9,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_kernel::check::size;
-use larder_kernel::storage::blob::check_put;
+use larder_kernel::storage::blob::{check_put, check_rename};
 use larder_kernel::{
     BlobCondition, BlobInfo, BlobKey, BlobStore, Capabilities, Capability, Contract, ETag, ErrorKind,
-    UserMetadata,
+    RenameMode, UserMetadata,
 };
 
 use self::operation::{Operation, Put, Tag, options_text};
@@ -145,6 +145,30 @@ impl Blobs {
         self.take(target, held, recorder)
     }
 
+    async fn rename(
+        &mut self,
+        store: &dyn BlobStore,
+        (source, target, mode): (&BlobKey, &BlobKey, RenameMode),
+        recorder: &mut Recorder,
+    ) -> Checked {
+        let from = self.blobs.get(source).cloned();
+        let taken = mode == RenameMode::Refuse && self.blobs.contains_key(target);
+        let (clause, expected): (_, Expected<()>) = match (check_rename(&self.declared), &from) {
+            (Err(refusal), _) => ("BLOB-068", Err(refusal.into())),
+            (Ok(()), None) => ("BLOB-064", Err(ErrorKind::NotFound.into())),
+            (Ok(()), Some(_)) if taken => ("BLOB-062", Err(ErrorKind::Conflict.into())),
+            (Ok(()), Some(_)) if self.blobs.contains_key(target) => ("BLOB-063", Ok(())),
+            (Ok(()), Some(_)) => ("BLOB-060", Ok(())),
+        };
+        recorder.call(clause, |_| format!("rename({}, {}, RenameMode::{mode:?})", id(source), id(target)));
+        let got = store.rename(source, target, mode).await;
+        let Some(info) = answered(recorder, clause, got, &expected)? else { return Ok(()) };
+        let Some(held) = from else { return Ok(()) };
+        same(recorder, "BLOB-061", &Ok(info.clone()), &Ok(held.info(target, Some(&info))))?;
+        self.blobs.remove(source);
+        self.take(target, held, recorder)
+    }
+
     async fn delete(&mut self, store: &dyn BlobStore, key: &BlobKey, recorder: &mut Recorder) -> Checked {
         let there = self.blobs.remove(key).is_some();
         let clause = if there { "BLOB-040" } else { "BLOB-041" };
@@ -198,6 +222,9 @@ impl Subject for Blobs {
             Operation::Head { key } => self.head(store, key, recorder).await,
             Operation::List { prefix, after } => self.list(store, (prefix, after.as_ref()), recorder).await,
             Operation::Copy { source, target } => self.copy(store, (source, target), recorder).await,
+            Operation::Rename { source, target, mode } => {
+                self.rename(store, (source, target, *mode), recorder).await
+            }
             Operation::Delete { key } => self.delete(store, key, recorder).await,
             Operation::Erase => self.erase(store, recorder).await,
         }

@@ -1,6 +1,7 @@
 //! Blob stores that are wrong.
 
 mod parts;
+mod renames;
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use larder_kernel::limits::BLOB_SHORT_KEY_BYTES_MAX;
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
     BlobStore, ByteRange, Capabilities, Capability, ETag, Error, ErrorKind, PresignMethod, PresignRequest,
-    PresignedUrl, Result,
+    PresignedUrl, RenameMode, Result,
 };
 
 use super::serve::{SharedState, serve};
@@ -51,6 +52,15 @@ defects! { Blobs;
     reading_a_long_key_is_unsupported: LongKeysUnreadable => ["BLOB-028"],
     long_keys_are_declared_but_refused: LongKeysRefused => ["BLOB-017", "BLOB-018"],
     short_keys_are_refused_too: ShortKeysRefused => ["BLOB-016"],
+    renames_are_undeclared_but_made: RenamesUndeclared => ["BLOB-068"],
+    renames_are_declared_but_unsupported: RenamesMissing => ["BLOB-060", "BLOB-068"],
+    a_rename_drops_the_metadata: RenameDropsMetadata => ["BLOB-060"],
+    a_rename_leaves_the_source: RenameLeavesSource => ["BLOB-060"],
+    a_renamed_blob_has_another_etag: RenameTagsAgain => ["BLOB-061"],
+    a_rename_always_replaces: RenameReplaces => ["BLOB-062", "BLOB-067"],
+    a_rename_never_replaces: RenameRefuses => ["BLOB-063", "BLOB-065"],
+    renaming_onto_itself_deletes_the_blob: RenameOntoItselfDeletes => ["BLOB-063"],
+    renaming_nothing_deletes_the_target: RenameOfNothingDeletes => ["BLOB-064"],
 }
 
 fn backend(defect: Defect) -> Arc<dyn Harness> {
@@ -77,6 +87,9 @@ forward_store!(Wrong, InMemoryBlobStore, |store: &Wrong, mut declared: Capabilit
         }
         Defect::SignedWritesUndeclared => {
             declared.optional.remove(&Capability::BlobPresignPut);
+        }
+        Defect::RenamesUndeclared => {
+            declared.optional.remove(&Capability::BlobRename);
         }
         _ => {}
     }
@@ -284,6 +297,12 @@ impl BlobStore for Wrong {
             return self.inner.put(&target, BlobBody::Stream(read.bytes), BlobPutOptions::default()).await;
         }
         self.info(self.inner.copy(&source, &target).await?)
+    }
+
+    async fn rename(&self, source: &BlobKey, target: &BlobKey, mode: RenameMode) -> Result<BlobInfo> {
+        let (source, target) = (self.key(source)?, self.key(target)?);
+        self.check_kept("blobs.rename", &target)?;
+        self.info(self.rename_wrongly(&source, &target, mode).await?)
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {

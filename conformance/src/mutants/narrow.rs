@@ -8,6 +8,7 @@ mod graph;
 mod history;
 mod key_value;
 mod key_value_batch;
+mod renames;
 mod sizes;
 mod tasks;
 mod vectors;
@@ -24,6 +25,7 @@ pub(super) fn mutants() -> Vec<Mutant> {
         vectors::mutants(),
         graph::mutants(),
         blobs::mutants(),
+        renames::mutants(),
         sizes::mutants(),
         tasks::mutants(),
         key_value::mutants(),

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use larder_kernel::{
     BlobBody, BlobCondition, BlobKey, BlobPutOptions, BlobStoreExt, Capabilities, Capability, Contract,
-    ErrorKind, Result,
+    ErrorKind, RenameMode, Result,
 };
 
 use super::cell::Cell;
@@ -26,19 +26,24 @@ pub(crate) struct BlobClient {
     blobs: Vec<Cell>,
     number: u64,
     creates: bool,
+    renames: bool,
+    /// The renames of unknown outcome: from one slot to another.
+    moves: Vec<(usize, usize)>,
 }
 
 impl BlobClient {
     pub(crate) fn new(era: &str, random: Random, declared: &Capabilities) -> Self {
         let creates = declared.has(Capability::BlobCreateOnly);
-        Self { era: era.to_owned(), random, blobs: Vec::new(), number: 0, creates }
+        let renames = declared.has(Capability::BlobRename);
+        let (era, blobs, moves) = (era.to_owned(), Vec::new(), Vec::new());
+        Self { era, random, blobs, number: 0, creates, renames, moves }
     }
 
     fn key(&self, slot: usize) -> Result<BlobKey> {
         BlobKey::new(format!("{}/{slot}", self.era))
     }
 
-    /// Returns the bytes of a write: its names, then padding that its number determines.
+    /// Returns the bytes of a write: its names at that time, then padding that its number determines.
     fn bytes(&self, slot: usize, number: u64) -> Bytes {
         let mut random = Random::new(number, &self.era);
         let length = match random.below(48) {
@@ -73,10 +78,61 @@ impl BlobClient {
         };
         let head = bytes.get(..bytes.len().min(200)).unwrap_or_default();
         let head = String::from_utf8_lossy(head);
-        let number = head.strip_prefix(&self.era).and_then(|rest| rest.split(' ').nth(2)?.parse().ok());
-        match number.filter(|number| bytes == self.bytes(slot, *number)) {
+        // A renamed blob still names the slot to which it was written.
+        let names = head.strip_prefix(&self.era).and_then(|rest| {
+            let mut names = rest.split(' ').skip(1);
+            Some((names.next()?.parse().ok()?, names.next()?.parse().ok()?))
+        });
+        match names.filter(|(written, number)| bytes == self.bytes(*written, *number)) {
             None => Ok(Answer::Torn),
-            number => Ok(Answer::Found(Held { number, ..Held::default() })),
+            Some((_, number)) => Ok(Answer::Found(Held { number: Some(number), ..Held::default() })),
+        }
+    }
+
+    /// Returns `true` if the slot has a blob.
+    async fn exists(&self, slot: usize, stores: &StoreSet) -> Result<bool> {
+        Ok(self.read(slot, stores).await? != Answer::Found(Held::default()))
+    }
+
+    /// Checks that a blob whose rename has an unknown outcome is at exactly one of its keys.
+    async fn verify_move(&self, (from, to): (usize, usize), stores: &StoreSet) -> Result<Option<Defect>> {
+        // The rename can still happen between the two reads, but only once.
+        for _ in 0..2 {
+            if self.exists(from, stores).await? != self.exists(to, stores).await? {
+                return Ok(None);
+            }
+        }
+        let finding = format!("the rename of blob {from} to {to} left a blob at both keys or at neither");
+        Ok(Some(Defect::new("BLOB-065", finding)))
+    }
+
+    fn settle_rename(
+        &mut self,
+        op: &Op,
+        (from, to): (usize, usize),
+        number: u64,
+        ended: Ended,
+    ) -> Option<Defect> {
+        match ended {
+            Ended::Done(_) => {
+                self.blobs[from].done(Held::default());
+                self.blobs[from].retired = true;
+                self.blobs[to].done(Held { number: Some(number), ..Held::default() });
+                None
+            }
+            Ended::Refused(error) => {
+                self.blobs[from].refused();
+                self.blobs[to].refused();
+                unexplained(Some(&error), op)
+            }
+            Ended::Open(error) => {
+                for slot in [from, to] {
+                    self.blobs[slot].unknown();
+                    self.blobs[slot].retired = true;
+                }
+                self.moves.push((from, to));
+                unexplained(error.as_ref(), op)
+            }
         }
     }
 
@@ -115,13 +171,21 @@ impl OracleClient for BlobClient {
     fn next(&mut self) -> Op {
         let slot = self.choose();
         let draw = self.random.below(10);
+        let to = self.blobs.len();
         let blob = &mut self.blobs[slot];
-        if blob.base.number.is_some() {
+        if let Some(number) = blob.base.number {
             match draw {
                 0..=2 => return Op::ReadBlob { slot },
                 3 => {
                     blob.begin(Held::default());
                     return Op::DeleteBlob { slot };
+                }
+                4..=5 if self.renames => {
+                    blob.begin(Held::default());
+                    let mut target = Cell::new();
+                    target.begin(Held { number: Some(number), ..Held::default() });
+                    self.blobs.push(target);
+                    return Op::RenameBlob { slot, to, number };
                 }
                 _ => {}
             }
@@ -152,6 +216,11 @@ impl OracleClient for BlobClient {
                     .await?;
                 Ok(Answer::Numbers(vec![size]))
             }
+            Op::RenameBlob { slot, to, .. } => {
+                let (source, target) = (self.key(slot)?, self.key(to)?);
+                let info = blobs.rename(&source, &target, RenameMode::Refuse).await?;
+                Ok(Answer::Numbers(vec![info.size]))
+            }
             Op::DeleteBlob { slot } => {
                 Ok(Answer::Numbers(vec![u64::from(blobs.delete(&self.key(slot)?).await?)]))
             }
@@ -165,6 +234,9 @@ impl OracleClient for BlobClient {
             (Op::PutBlob { slot, number, .. }, ended) => {
                 let to = Held { number: Some(*number), ..Held::default() };
                 self.settle_write(op, *slot, to, ended)
+            }
+            (Op::RenameBlob { slot, to, number }, ended) => {
+                self.settle_rename(op, (*slot, *to), *number, ended)
             }
             (Op::DeleteBlob { slot }, ended) => self.settle_write(op, *slot, Held::default(), ended),
             (Op::ReadBlob { slot }, Ended::Done(Answer::Found(held))) => {
@@ -188,6 +260,9 @@ impl OracleClient for BlobClient {
                     format!("blob {slot} contains bytes that no client wrote"),
                 )),
             }
+        }
+        for between in &self.moves {
+            defects.extend(self.verify_move(*between, stores).await?);
         }
         Ok(defects)
     }

@@ -11,6 +11,7 @@ pub(crate) mod many;
 mod places;
 mod presign;
 mod read;
+mod rename;
 mod sizes;
 mod write;
 
@@ -74,6 +75,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(sizes::cases());
     cases.extend(hostile::cases());
     cases.extend(long_keys::cases());
+    cases.extend(rename::cases());
     cases
 }
 

@@ -8,15 +8,17 @@ mod body;
 mod check;
 mod ext;
 mod key;
+mod rename;
 mod types;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
 pub use body::{BlobBody, BlobBytes};
-pub use check::{check_get, check_prefix, check_presign, check_put};
+pub use check::{check_get, check_prefix, check_presign, check_put, check_rename};
 pub use ext::BlobStoreExt;
 pub use key::BlobKey;
+pub use rename::RenameMode;
 pub use types::{
     BlobCondition, BlobEntry, BlobGetOptions, BlobInfo, BlobPutOptions, BlobRead, ByteRange, ETag,
     PresignMethod, PresignRequest, PresignedUrl, UserMetadata,
@@ -67,8 +69,8 @@ pub trait BlobStore: Store {
     /// - **BLOB-017** With `blob-long-keys` declared, the store accepts every key of at most 512 bytes in
     ///   every namespace.
     /// - **BLOB-018** Without `blob-long-keys`, a key that is too long for the store fails with `Unsupported`
-    ///   for the field `key` in `put`, in `presign` and as the target of `copy`, and the call changes
-    ///   nothing.
+    ///   for the field `key` in `put`, in `presign` and as the target of `copy` or `rename`, and the call
+    ///   changes nothing.
     ///
     /// Without `blob-long-keys`, the store joins the namespace and the key to a name of limited length.
     /// Between the two limits above, the lengths and the characters of both determine if the store keeps a
@@ -100,10 +102,10 @@ pub trait BlobStore: Store {
     /// - **BLOB-023** A suffix range returns the last bytes, or the whole blob if the suffix is longer than
     ///   the blob.
     /// - **BLOB-024** `get` returns the blob's full size and the range that the stream delivers.
-    /// - **BLOB-025** A read that began before an overwrite or a deletion delivers the old blob completely or
-    ///   fails with `Conflict`.
-    /// - **BLOB-028** For a key that the store does not accept, `get`, `head` and `copy` from the key fail
-    ///   with `NotFound`, and `delete` returns `false`.
+    /// - **BLOB-025** A read that began before an overwrite, a deletion or a rename delivers the old blob
+    ///   completely or fails with `Conflict`.
+    /// - **BLOB-028** For a key that the store does not accept, `get`, `head`, and `copy` and `rename` from
+    ///   the key fail with `NotFound`, and `delete` returns `false`.
     ///
     /// # Errors
     /// `NotFound`; `InvalidInput` if the range is empty or outside the blob.
@@ -181,6 +183,42 @@ pub trait BlobStore: Store {
     /// O(bytes) or better. The bytes do not pass through the caller.
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         Err(Error::not_implemented("blobs.copy"))
+    }
+
+    /// Moves a blob to another key in one step.
+    ///
+    /// - **BLOB-060** A rename moves the bytes, the content type and the user metadata to the target key, and
+    ///   the source key then has no blob.
+    /// - **BLOB-061** A renamed blob keeps its `ETag` and `modified_at`, and `rename` returns what `head` of
+    ///   the target key returns.
+    /// - **BLOB-062** With `Refuse`, renaming to a key that has a blob fails with `Conflict` and changes
+    ///   nothing, even if both keys are equal.
+    /// - **BLOB-063** With `Replace`, renaming to a key that has a blob replaces that blob completely, and
+    ///   renaming a blob to its own key changes nothing.
+    /// - **BLOB-064** Renaming a blob that does not exist fails with `NotFound` and changes nothing.
+    /// - **BLOB-065** At every moment of a rename, the blob exists under exactly one of the two keys, and a
+    ///   target key that had a blob before has one.
+    /// - **BLOB-066** Of concurrent renames of one blob to different keys, exactly one succeeds, and the
+    ///   others fail with `NotFound`.
+    /// - **BLOB-067** Of concurrent renames with `Refuse` to one key, exactly one succeeds, and the others
+    ///   fail with `Conflict`.
+    /// - **BLOB-068** Without `blob-rename`, `rename` fails with `Unsupported` and changes nothing.
+    /// - **BLOB-069** A listing during renames returns each key at most once, and returns every blob that no
+    ///   rename moves or replaces.
+    ///
+    /// A listing during a rename can return the blob under the old key, the new key, both keys or neither.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict`; `Unsupported` if the store does not declare `blob-rename` or does not keep the
+    /// target key; `ResourceExhausted` if a quota is reached.
+    ///
+    /// # Cancellation
+    /// The blob is moved or not moved.
+    ///
+    /// # Complexity
+    /// O(1), independent of the blob's size.
+    async fn rename(&self, source: &BlobKey, target: &BlobKey, mode: RenameMode) -> Result<BlobInfo> {
+        Err(Error::not_implemented("blobs.rename"))
     }
 
     /// Deletes a blob. Returns `true` if the blob existed.

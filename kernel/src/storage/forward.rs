@@ -101,6 +101,7 @@ macro_rules! forward {
             head(key: &BlobKey) -> BlobInfo;
             list(prefix: &str, after: Option<&BlobKey>) -> BlobEntries;
             copy(source: &BlobKey, target: &BlobKey) -> BlobInfo;
+            rename(source: &BlobKey, target: &BlobKey, mode: RenameMode) -> BlobInfo;
             delete(key: &BlobKey) -> bool;
             presign(key: &BlobKey, request: &PresignRequest) -> PresignedUrl;
         }

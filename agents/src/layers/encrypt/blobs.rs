@@ -14,7 +14,7 @@ use larder_kernel::storage::blob::{check_get, check_presign, check_put};
 use larder_kernel::{
     BlobBody, BlobBytes, BlobEntries, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
     BlobStore, ByteRange, Capabilities, Capability, Error, ErrorKind, Namespace, Outcome, PresignRequest,
-    PresignedUrl, Result, Store,
+    PresignedUrl, RenameMode, Result, Store,
 };
 
 use super::ring::{KeyRing, PIECE_SEAL_BYTES, PIECES_HEADER_BYTES, Place, corrupt};
@@ -24,7 +24,8 @@ shared!(
     BlobStore,
     [BlobContentType, BlobMetadata, BlobRange, PresignContentType],
     BlobPresignGet,
-    BlobPresignPut
+    BlobPresignPut,
+    BlobRename
 );
 
 const GET: &str = "blobs.get";
@@ -303,6 +304,12 @@ impl BlobStore for Sealed<dyn BlobStore> {
             COPY,
             "the source changed during every attempt to copy it; try again later",
         ))
+    }
+
+    /// The bytes are bound to their key, and no single step encrypts them for another, so the capability is
+    /// not declared.
+    async fn rename(&self, _source: &BlobKey, _target: &BlobKey, _mode: RenameMode) -> Result<BlobInfo> {
+        Err(Error::unsupported("blobs.rename", Capability::BlobRename))
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {

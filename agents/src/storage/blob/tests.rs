@@ -128,3 +128,26 @@ async fn readers_keep_their_version_and_copies_are_independent() {
     let request = PresignRequest::get(Duration::from_secs(60));
     assert_eq!(store.presign(&key("k/copy"), &request).await.unwrap().url, "memory://k/copy");
 }
+
+#[tokio::test]
+async fn a_rename_counts_the_new_key_and_no_longer_the_replaced_blob() {
+    let backend = MemoryBackend::with_bytes_max(2_000);
+    let store = InMemoryBlobStore::open(&backend, Namespace::new("n").unwrap());
+    let (short, long) = (key("k"), key(&"k".repeat(100)));
+    store.put_bytes(&short, vec![7; 1_400].into()).await.unwrap();
+    let held = backend.bytes();
+    // The bytes need no second place.
+    store.rename(&short, &long, RenameMode::Refuse).await.unwrap();
+    assert_eq!(backend.bytes(), held + 99);
+    store.rename(&long, &short, RenameMode::Refuse).await.unwrap();
+    assert_eq!(backend.bytes(), held);
+    store.put_bytes(&key("o"), "other".into()).await.unwrap();
+    store.rename(&short, &key("o"), RenameMode::Replace).await.unwrap();
+    assert_eq!(backend.bytes(), held);
+    let too_long = key(&"k".repeat(512));
+    let error = store.rename(&key("o"), &too_long, RenameMode::Refuse).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
+    assert_eq!((backend.bytes(), store.get_bytes(&key("o")).await.unwrap().len()), (held, 1_400));
+    store.erase().await.unwrap();
+    assert_eq!(backend.bytes(), 0);
+}

@@ -1,6 +1,7 @@
 mod format;
 mod locks;
 mod mode;
+mod rename;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -300,9 +301,10 @@ async fn a_cancelled_wait_for_a_lock_does_not_write_later() {
     let folders = layout::namespace_folders(&namespace);
     let locked = locks::lock_as_another_process(&store, Lock::folder(&folders, LockMode::Exclusive));
     let given_up = async {
-        let (new, kept, copy) = (key("new"), key("kept"), key("copy"));
+        let (new, kept, copy, moved) = (key("new"), key("kept"), key("copy"), key("moved"));
         let (put, delete) = (store.put_bytes(&new, "late".into()), store.delete(&kept));
-        let _ = tokio::join!(put, delete, store.copy(&kept, &copy));
+        let rename = store.rename(&kept, &moved, RenameMode::Refuse);
+        let _ = tokio::join!(put, delete, store.copy(&kept, &copy), rename);
     };
     assert!(tokio::time::timeout(Duration::from_millis(300), given_up).await.is_err());
     drop(locked);

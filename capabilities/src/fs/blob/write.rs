@@ -23,7 +23,7 @@ use crate::fs::layout::{BlobPath, blob_path, namespace_folders};
 use crate::fs::locks::{Attempt, Lock, LockGuard, LockMode, attempt, locked};
 
 /// The maximum number of attempts of a write whose opened folder is removed as empty.
-const ATTEMPTS: u32 = 1_000;
+pub(super) const ATTEMPTS: u32 = 1_000;
 
 /// A running upload. Its temporary file is removed on drop, unless it was renamed to its final path.
 struct Upload {
@@ -218,13 +218,14 @@ impl Sealed {
                 return Ok(self.footer.into_info(self.target.key));
             }
         }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            target.operation,
-            "the folder was removed during every attempt; try again later",
-        )
-        .with_outcome(Outcome::NotApplied))
+        Err(folder_vanished(target.operation))
     }
+}
+
+/// Returns the error of a write whose opened folder was removed as empty in every attempt.
+pub(super) fn folder_vanished(operation: &'static str) -> Error {
+    let message = "the folder was removed during every attempt; try again later";
+    Error::new(ErrorKind::Unavailable, operation, message).with_outcome(Outcome::NotApplied)
 }
 
 impl Upload {

@@ -114,6 +114,9 @@ impl BlobStore for LyingBlobs {
         options.content_type = info.content_type;
         self.write(target, bytes, options)
     }
+    async fn rename(&self, _: &BlobKey, _: &BlobKey, _: RenameMode) -> Result<BlobInfo> {
+        Err(Error::unsupported("blobs.rename", Capability::BlobRename))
+    }
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         Ok(self.blobs().remove(&self.at(key)).is_some())
     }

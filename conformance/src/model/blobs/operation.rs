@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use larder_kernel::{
-    BlobBody, BlobCondition, BlobKey, BlobPutOptions, ByteRange, ETag, Error, ErrorKind, Result,
+    BlobBody, BlobCondition, BlobKey, BlobPutOptions, ByteRange, ETag, Error, ErrorKind, RenameMode, Result,
 };
 
 use super::tag_name;
@@ -61,18 +61,24 @@ pub(in crate::model) enum Operation {
     Head { key: BlobKey },
     List { prefix: String, after: Option<BlobKey> },
     Copy { source: BlobKey, target: BlobKey },
+    Rename { source: BlobKey, target: BlobKey, mode: RenameMode },
     Delete { key: BlobKey },
     Erase,
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[12, 6, 3, 5, 4, 4, 1]) {
+    match rng.weighted(&[12, 6, 3, 5, 4, 4, 1, 4]) {
         1 => Operation::Get { key: key(rng), range: range(rng) },
         2 => Operation::Head { key: key(rng) },
         3 => Operation::List { prefix: prefix(rng), after: (rng.below(2) == 1).then(|| key(rng)) },
         4 => Operation::Copy { source: key(rng), target: key(rng) },
         5 => Operation::Delete { key: key(rng) },
         6 if rng.one_in(4) => Operation::Erase,
+        7 => Operation::Rename {
+            source: key(rng),
+            target: key(rng),
+            mode: rng.of(&[RenameMode::Refuse, RenameMode::Replace]),
+        },
         _ => put(rng),
     }
 }

@@ -9,7 +9,7 @@ use larder_kernel::limits::{
 };
 use larder_kernel::{
     BlobEntry, BlobKey, BlobStore, BlobStoreExt, Capability, Contract, Error, ErrorKind, Namespace, Outcome,
-    PresignRequest,
+    PresignRequest, RenameMode,
 };
 
 use super::dump::dump;
@@ -117,6 +117,10 @@ async fn a_key_that_is_too_long_is_unsupported(context: Context) -> CaseResult {
                 refusals += 1;
                 if marked {
                     refused("a copy to it", store.a.copy(&marker, &key).await)?;
+                    if store.a.capabilities().has(Capability::BlobRename) {
+                        let renamed = store.a.rename(&marker, &key, RenameMode::Replace).await;
+                        refused("a rename to it", renamed)?;
+                    }
                 }
             }
         }
@@ -187,6 +191,10 @@ async fn a_key_that_is_too_long_has_no_blob(context: Context) -> CaseResult {
         expect::error("a read", a.get_bytes(&key).await, ErrorKind::NotFound)?;
         expect::error("a head", a.head(&key).await, ErrorKind::NotFound)?;
         expect::error("a copy from there", a.copy(&key, &marker).await, ErrorKind::NotFound)?;
+        if a.capabilities().has(Capability::BlobRename) {
+            let renamed = a.rename(&key, &marker, RenameMode::Replace).await;
+            expect::error("a rename from there", renamed, ErrorKind::NotFound)?;
+        }
         expect::equal("the reported existence", &a.delete(&key).await?, &false)?;
         let listed: Vec<BlobEntry> = a.list(key.as_str(), None).await?.try_collect().await?;
         expect::that(listed.is_empty(), "an empty listing", &listed)?;

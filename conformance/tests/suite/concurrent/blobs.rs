@@ -8,7 +8,7 @@ use larder_agents::storage::InMemoryBlobStore;
 use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, Error,
-    ErrorKind, PresignRequest, PresignedUrl, Result,
+    ErrorKind, PresignRequest, PresignedUrl, RenameMode, Result,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -28,6 +28,8 @@ enum Defect {
     HalfSeen,
     /// Acknowledges a deletion before it happens.
     DeletesLater,
+    /// Copies the blob, waits, and deletes the original.
+    RenamesInSteps,
 }
 
 fn backend(defect: Defect) -> Arc<dyn Harness> {
@@ -106,6 +108,17 @@ wrong! {
             }
             self.inner.delete(key).await
         }
+
+        async fn rename(&self, source: &BlobKey, target: &BlobKey, mode: RenameMode) -> Result<BlobInfo> {
+            if self.defect == Defect::RenamesInSteps {
+                let renamed = self.inner.rename(source, target, mode).await?;
+                self.inner.copy(target, source).await?;
+                pause().await;
+                self.inner.delete(source).await?;
+                return Ok(renamed);
+            }
+            self.inner.rename(source, target, mode).await
+        }
     }
     head(key: &BlobKey) -> BlobInfo;
     list(prefix: &str, after: Option<&BlobKey>) -> BlobEntries;
@@ -148,4 +161,23 @@ fn a_part_of_a_blob_is_caught() {
 fn a_deletion_that_is_acknowledged_before_it_happens_is_caught() {
     let clauses = ["STORE-002", "BLOB-007", "BLOB-008", "BLOB-009", "BLOB-011", "BLOB-040", "BLOB-041"];
     assert_caught(&clauses, &backend(Defect::DeletesLater));
+}
+
+#[test]
+fn a_rename_that_copies_and_then_deletes_is_caught() {
+    let clauses = [
+        "STORE-002",
+        "BLOB-004",
+        "BLOB-007",
+        "BLOB-008",
+        "BLOB-009",
+        "BLOB-011",
+        "BLOB-015",
+        "BLOB-040",
+        "BLOB-041",
+        "BLOB-062",
+        "BLOB-064",
+        "BLOB-065",
+    ];
+    assert_caught(&clauses, &backend(Defect::RenamesInSteps));
 }

@@ -96,6 +96,15 @@ pub fn check_prefix(prefix: &str) -> Result<()> {
     check::no_nul("blobs.list", "prefix", prefix)
 }
 
+/// Checks that the store declares the capability of [`rename`](super::BlobStore::rename).
+///
+/// # Errors
+/// `Unsupported` naming the capability.
+pub fn check_rename(declared: &Capabilities) -> Result<()> {
+    let needed = Capability::BlobRename;
+    if declared.has(needed) { Ok(()) } else { Err(Error::unsupported("blobs.rename", needed)) }
+}
+
 /// Checks the request of [`presign`](super::BlobStore::presign), and checks that the store declares the
 /// capability of its method.
 ///

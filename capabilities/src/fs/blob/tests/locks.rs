@@ -99,8 +99,13 @@ async fn a_frozen_process_costs_the_others_their_time_limit_and_nothing_is_writt
         let holder = FrozenHolder::start(folder.path(), kind).await;
         let (kept, new) = (key("kept"), key("new"));
         let begun = Instant::now();
-        let (put, deleted, copied) =
-            tokio::join!(store.put_bytes(&new, "late".into()), store.delete(&kept), store.copy(&kept, &new),);
+        let (put, deleted, copied, renamed) = tokio::join!(
+            store.put_bytes(&new, "late".into()),
+            store.delete(&kept),
+            store.copy(&kept, &new),
+            store.rename(&kept, &new, RenameMode::Replace),
+        );
+        assert_timeout(renamed, begun);
         assert_timeout(put, begun);
         assert_timeout(deleted, begun);
         assert_timeout(copied, begun);
