@@ -35,7 +35,9 @@ pub use tasks::Tasks;
 pub use vectors::Vectors;
 
 #[cfg(feature = "toolkit")]
-pub use larder_agents::{compaction, context, model, scope, session, tokens, transcript, workflow};
+pub use larder_agents::{
+    compaction, context, model, retrieval, scope, session, tokens, transcript, workflow,
+};
 pub use larder_agents::{layers, storage as memory, transfer};
 #[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]
 pub use larder_capabilities::FilePermissions;

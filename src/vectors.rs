@@ -1,8 +1,8 @@
 //! Documents with embeddings.
 
 use larder_kernel::{
-    CollectionName, Document, DocumentId, Embedding, Error, PutMode, PutReport, Result, SearchHit,
-    SearchRequest,
+    CollectionName, Document, DocumentId, Embedding, Error, Filter, Metadata, MetadataMode, MetadataUpdate,
+    Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest,
 };
 
 use crate::handle::{handle, id};
@@ -140,6 +140,78 @@ impl Vectors {
     ) -> Result<Option<Document>> {
         let (collection, document) = (id(collection)?, id(document)?);
         Ok(self.provider().get(&collection, &[document]).await?.pop().flatten())
+    }
+
+    /// Merges keys into the metadata of a document. Its text and embedding remain. Returns `true` if the
+    /// document exists.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let vectors = larder::open("memory:").await?.vectors()?;
+    /// vectors.put("notes", "tea", "Ada drinks tea", [0.9, 0.1]).await?;
+    /// let tags = Metadata::new().with("tags", vec!["ada", "tea"]);
+    /// assert!(vectors.merge_metadata("notes", "tea", tags).await?);
+    ///
+    /// let found = vectors.find("notes", Filter::contains_any("tags", ["tea"]), 10).await?;
+    /// assert_eq!(found.items[0].content, "Ada drinks tea");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`update_metadata`](larder_kernel::VectorStore::update_metadata).
+    pub async fn merge_metadata(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        document: impl TryInto<DocumentId, Error: Into<Error>> + Send,
+        metadata: Metadata,
+    ) -> Result<bool> {
+        self.change_metadata(id(collection)?, id(document)?, metadata, MetadataMode::Merge).await
+    }
+
+    /// Replaces the metadata of a document. Its text and embedding remain. Returns `true` if the document
+    /// exists.
+    ///
+    /// # Errors
+    /// As [`update_metadata`](larder_kernel::VectorStore::update_metadata).
+    pub async fn replace_metadata(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        document: impl TryInto<DocumentId, Error: Into<Error>> + Send,
+        metadata: Metadata,
+    ) -> Result<bool> {
+        self.change_metadata(id(collection)?, id(document)?, metadata, MetadataMode::Replace).await
+    }
+
+    async fn change_metadata(
+        &self,
+        collection: CollectionName,
+        document: DocumentId,
+        metadata: Metadata,
+        mode: MetadataMode,
+    ) -> Result<bool> {
+        let update = MetadataUpdate::new(document, metadata);
+        let report = self.provider().update_metadata(&collection, vec![update], mode).await?;
+        Ok(report.missing.is_empty())
+    }
+
+    /// Returns the first documents that match a filter, at most `limit`, in the order of their ids and
+    /// without their embeddings. [`list_matching`](larder_kernel::VectorStore::list_matching) continues after
+    /// the page's `next`.
+    ///
+    /// # Errors
+    /// As [`list_matching`](larder_kernel::VectorStore::list_matching).
+    pub async fn find(
+        &self,
+        collection: impl TryInto<CollectionName, Error: Into<Error>> + Send,
+        filter: Filter,
+        limit: usize,
+    ) -> Result<Page<Document, DocumentId>> {
+        let collection = id(collection)?;
+        self.provider().list_matching(&collection, &filter, PageRequest::first(limit)).await
     }
 
     /// Deletes a document and returns whether it existed.

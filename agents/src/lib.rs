@@ -2,6 +2,7 @@
 //!
 //! - [`storage`] implements the contracts in memory: for tests, for programs with temporary data, and as the
 //!   reference for every other backend.
+//! - [`retrieval`] searches for documents that differ from each other.
 //! - [`session`] keeps conversations with a system prompt, hints and a profile that limits the part the model
 //!   sees.
 //! - [`scope`] identifies the current agent, so that code far from the caller finds the right board.
@@ -41,6 +42,8 @@ mod load;
 mod lookback;
 #[cfg(feature = "toolkit")]
 pub mod model;
+#[cfg(feature = "toolkit")]
+pub mod retrieval;
 #[cfg(feature = "toolkit")]
 pub mod scope;
 #[cfg(feature = "toolkit")]

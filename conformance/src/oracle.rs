@@ -87,7 +87,7 @@ pub enum Op {
     Remove { place: usize },
     /// Reads documents or entities.
     Look { places: Vec<usize> },
-    /// The same operation on relationships.
+    /// The same operation on relationships, or on the metadata of documents.
     Edges(Box<Op>),
 }
 

@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::check;
 use crate::error::Result;
 use crate::limits::{
-    FILTER_NODES_MAX, FILTER_PATH_KEYS_MAX, JSON_DEPTH_MAX, METADATA_BYTES_MAX, PAGE_ITEMS_MAX,
+    FILTER_ELEMENTS_MAX, FILTER_NODES_MAX, FILTER_PATH_KEYS_MAX, JSON_DEPTH_MAX, METADATA_BYTES_MAX,
+    PAGE_ITEMS_MAX,
 };
 use crate::metadata::{Metadata, check_value, json_compare, json_equal, value_size_bytes};
 
@@ -76,7 +77,8 @@ impl From<Field> for Vec<String> {
 /// Values compare by [`json_equal`] and [`json_compare`]. An absent field equals no value, not even `null`,
 /// and has no order. [`Filter::Ne`] and [`Filter::Not`] are the exact complements of the conditions that they
 /// negate, so `ne` also matches an absent field. An empty `And` matches everything. An empty `Or` and an
-/// empty `In` match nothing.
+/// empty `In` match nothing. An empty `ContainsAny` matches nothing, and an empty `ContainsAll` matches every
+/// array.
 ///
 /// ```
 /// use larder_kernel::{Filter, Metadata};
@@ -110,6 +112,10 @@ pub enum Filter {
     Exists(Field),
     /// The field is an object that has the key.
     ContainsKey(Field, String),
+    /// The field is an array, and at least one of its elements equals one of the values.
+    ContainsAny(Field, Vec<Value>),
+    /// The field is an array, and each of the values equals one of its elements.
+    ContainsAll(Field, Vec<Value>),
     /// All of these filters match.
     And(Vec<Filter>),
     /// At least one of these filters matches.
@@ -172,6 +178,32 @@ impl Filter {
         Self::ContainsKey(field.into(), key.into())
     }
 
+    /// Creates a filter: the field is an array with at least one of the values.
+    ///
+    /// ```
+    /// use larder_kernel::{Filter, Metadata};
+    ///
+    /// let metadata = Metadata::new().with("tags", serde_json::json!(["tea", "london"]));
+    /// assert!(Filter::contains_any("tags", ["tea", "coffee"]).matches(&metadata));
+    /// assert!(!Filter::contains_all("tags", ["tea", "coffee"]).matches(&metadata));
+    /// ```
+    #[must_use]
+    pub fn contains_any<V: Into<Value>>(
+        field: impl Into<Field>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Self {
+        Self::ContainsAny(field.into(), values.into_iter().map(Into::into).collect())
+    }
+
+    /// Creates a filter: the field is an array with all of the values.
+    #[must_use]
+    pub fn contains_all<V: Into<Value>>(
+        field: impl Into<Field>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Self {
+        Self::ContainsAll(field.into(), values.into_iter().map(Into::into).collect())
+    }
+
     /// Creates a filter: all of these filters match.
     #[must_use]
     pub fn all(filters: impl IntoIterator<Item = Self>) -> Self {
@@ -206,6 +238,8 @@ impl Filter {
         let equals = |field: &Field, value: &Value| {
             field.resolve(metadata).is_some_and(|found| json_equal(found, value))
         };
+        let elements = |field: &Field| field.resolve(metadata).and_then(Value::as_array);
+        let has = |array: &[Value], value: &Value| array.iter().any(|element| json_equal(element, value));
         match self {
             Self::Eq(field, value) => equals(field, value),
             Self::Ne(field, value) => !equals(field, value),
@@ -217,6 +251,12 @@ impl Filter {
             Self::Exists(field) => field.resolve(metadata).is_some(),
             Self::ContainsKey(field, key) => {
                 field.resolve(metadata).and_then(Value::as_object).is_some_and(|map| map.contains_key(key))
+            }
+            Self::ContainsAny(field, values) => {
+                elements(field).is_some_and(|array| values.iter().any(|value| has(array, value)))
+            }
+            Self::ContainsAll(field, values) => {
+                elements(field).is_some_and(|array| values.iter().all(|value| has(array, value)))
             }
             Self::And(filters) => filters.iter().all(|filter| filter.matches(metadata)),
             Self::Or(filters) => filters.iter().any(|filter| filter.matches(metadata)),
@@ -256,6 +296,11 @@ impl Filter {
                 check::at_most(operation, "filter.values", operands.len(), PAGE_ITEMS_MAX)?;
                 operands.iter().try_for_each(value)
             }
+            Self::ContainsAny(field, operands) | Self::ContainsAll(field, operands) => {
+                field.check(operation)?;
+                check::at_most(operation, "filter.values", operands.len(), FILTER_ELEMENTS_MAX)?;
+                operands.iter().try_for_each(value)
+            }
             Self::Exists(field) => field.check(operation),
             Self::ContainsKey(field, key) => {
                 field.check(operation)?;
@@ -291,77 +336,4 @@ impl std::ops::Not for Filter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn metadata() -> Metadata {
-        Metadata::new()
-            .with("flag", true)
-            .with("one", 1)
-            .with("name", "larder")
-            .with("nothing", Value::Null)
-            .with("a.b", "dot")
-            .with("deep", json!({"a": {"b": 2.5}}))
-    }
-
-    #[test]
-    fn each_operator_follows_its_definition() {
-        let holds = [
-            Filter::eq("one", 1.0),
-            Filter::ne("flag", 1),
-            Filter::ne("absent", Value::Null),
-            Filter::gt(["deep", "a", "b"], 2),
-            Filter::lte("name", "larder"),
-            Filter::is_in("one", [json!(true), json!(1.0)]),
-            Filter::exists("nothing"),
-            Filter::eq("nothing", Value::Null),
-            Filter::contains_key("deep", "a"),
-            Filter::eq("a.b", "dot"),
-            Filter::all([]),
-            !Filter::any([]),
-            !Filter::gt("name", 1),
-        ];
-        for filter in holds {
-            assert!(filter.matches(&metadata()), "{filter:?}");
-        }
-        let fails = [
-            Filter::eq("flag", 1),
-            Filter::eq("one", true),
-            Filter::eq("absent", Value::Null),
-            Filter::lt("flag", true),
-            Filter::gte("absent", 0),
-            Filter::exists(["deep", "b"]),
-            Filter::contains_key("name", "l"),
-            Filter::is_in("one", Vec::<Value>::new()),
-            Filter::eq(["a", "b"], "dot"),
-        ];
-        for filter in fails {
-            assert!(!filter.matches(&metadata()), "{filter:?}");
-        }
-    }
-
-    #[test]
-    fn checks_bound_the_tree() {
-        let mut deep = Filter::exists("a");
-        for _ in 0..JSON_DEPTH_MAX {
-            deep = !deep;
-        }
-        assert_eq!(deep.check("test").unwrap_err().field(), Some("filter.depth"));
-        let wide = Filter::any((0..FILTER_NODES_MAX).map(|_| Filter::exists("a")));
-        assert_eq!(wide.check("test").unwrap_err().limit(), Some(256));
-        assert_eq!(
-            Filter::exists(Vec::<String>::new()).check("test").unwrap_err().field(),
-            Some("filter.field")
-        );
-        assert_eq!(Filter::eq("a", "\0").check("test").unwrap_err().field(), Some("filter.value"));
-    }
-
-    #[test]
-    fn a_filter_is_a_json_document() {
-        let filter = Filter::eq("a", 1) & !Filter::exists("b");
-        let text = serde_json::to_string(&filter).unwrap();
-        assert_eq!(text, r#"{"and":[{"eq":[["a"],1]},{"not":{"exists":["b"]}}]}"#);
-        assert_eq!(serde_json::from_str::<Filter>(&text).unwrap(), filter);
-    }
-}
+mod tests;

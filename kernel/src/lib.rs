@@ -73,7 +73,8 @@ pub use storage::task::{
     TaskStatus, TaskStore, Transition,
 };
 pub use storage::vector::{
-    CollectionInfo, Document, Embedding, PutMode, PutReport, SearchHit, SearchRequest, VectorStore,
+    CollectionInfo, Document, Embedding, MetadataMode, MetadataReport, MetadataUpdate, PutMode, PutReport,
+    SearchHit, SearchRequest, VectorStore,
 };
 pub use storage::{Contract, OptionSet, RequestOption, Store, StoreSet, undeclared_option};
 pub use timestamp::Timestamp;

@@ -19,6 +19,8 @@ pub const METADATA_BYTES_MAX: usize = 64 * 1024;
 pub const PAGE_ITEMS_MAX: usize = 10_000;
 /// The maximum number of conditions in one filter, groups included.
 pub const FILTER_NODES_MAX: usize = 256;
+/// The maximum number of values of one `ContainsAny` or `ContainsAll` filter.
+pub const FILTER_ELEMENTS_MAX: usize = 256;
 /// The maximum number of keys in the path of one filter field.
 pub const FILTER_PATH_KEYS_MAX: usize = 8;
 /// The minimum time to live or lease, in milliseconds.

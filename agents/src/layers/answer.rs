@@ -6,9 +6,9 @@ use larder_kernel::check::size;
 use larder_kernel::{
     Appended, BlobEntry, BlobInfo, BlobRead, Board, BucketInfo, ChatMessage, Claim, CollectionInfo,
     DeletedEntity, Document, Entity, Forked, GraphCounts, HistoryEvent, HistoryEventKind, KeyRevision,
-    KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease, Metadata, Page, PrefixDeletion,
-    PresignedUrl, PutReport, Reached, Relationship, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq,
-    StoredEntity, StoredMessage, SubGraph, Task, ThreadInfo, UpsertReport, WrittenEntity,
+    KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease, Metadata, MetadataReport, Page,
+    PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Replaced, Result, RetryOutcome, Revision,
+    SearchHit, Seq, StoredEntity, StoredMessage, SubGraph, Task, ThreadInfo, UpsertReport, WrittenEntity,
 };
 
 /// The result of a store call, with its size.
@@ -52,6 +52,7 @@ weightless!(
     WrittenEntity,
     Lease,
     PutReport,
+    MetadataReport,
     Board,
 );
 

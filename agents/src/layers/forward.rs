@@ -16,12 +16,13 @@ use larder_kernel::{
     DeletedEntity, Document, DocumentId, Entity, EntityCondition, EntityId, EntityQuery, EntityWrite, Error,
     FencingToken, Filter, Forked, GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision,
     KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery,
-    KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata, Namespace,
-    NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PrefixDeletion, PresignRequest,
-    PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, RenameMode, Replaced,
-    Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity,
-    StoredMessage, SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo,
-    Transition, Ttl, UpsertReport, VectorStore, WorkerId, WrittenEntity,
+    KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata, MetadataMode,
+    MetadataReport, MetadataUpdate, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page,
+    PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
+    RelationshipId, RelationshipQuery, RenameMode, Replaced, Replacement, Result, RetryOutcome, Revision,
+    RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage, SubGraph, Task, TaskId,
+    TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore,
+    WorkerId, WrittenEntity,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -129,6 +130,9 @@ forward! {
     around put(collection: &CollectionName, documents: Vec<Document>, mode: PutMode) -> PutReport =
         Call::write("vectors.put").collection(collection.as_str()),
         sum(&documents, |document| document.content.len() + document.metadata.size_bytes());
+    around update_metadata(collection: &CollectionName, updates: Vec<MetadataUpdate>, mode: MetadataMode)
+        -> MetadataReport = Call::write("vectors.update_metadata").collection(collection.as_str()),
+        sum(&updates, |update| update.metadata.size_bytes());
     around get(collection: &CollectionName, ids: &[DocumentId]) -> Vec<Option<Document>> =
         Call::read("vectors.get").collection(collection.as_str());
     around search(collection: &CollectionName, request: &SearchRequest) -> Vec<SearchHit> =
@@ -143,6 +147,8 @@ forward! {
         Call::read("vectors.count").collection(collection.as_str());
     around list(collection: &CollectionName, page: PageRequest<DocumentId>) -> Page<Document, DocumentId> =
         Call::read("vectors.list").collection(collection.as_str());
+    around list_matching(collection: &CollectionName, filter: &Filter, page: PageRequest<DocumentId>)
+        -> Page<Document, DocumentId> = Call::read("vectors.list_matching").collection(collection.as_str());
     around list_collections(page: PageRequest<CollectionName>) -> Page<CollectionInfo, CollectionName> =
         Call::read("vectors.list_collections");
     around drop_collection(collection: &CollectionName) -> bool =

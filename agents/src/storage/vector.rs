@@ -10,6 +10,7 @@ mod matrix;
 mod namespace;
 mod query;
 mod query_group;
+mod read;
 mod row;
 mod row_set;
 mod search;
@@ -19,6 +20,7 @@ mod sq8;
 #[cfg(test)]
 mod tests;
 mod topk;
+mod update;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -27,14 +29,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::check::size;
-use larder_kernel::storage::vector::{check_dimension, check_ids, check_search, check_search_batch, prepare};
+use larder_kernel::storage::vector::{
+    check_dimension, check_ids, check_metadata_updates, check_search, check_search_batch, prepare,
+};
 use larder_kernel::{
     Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Durability, Embedder, Error,
-    ErrorKind, Filter, Namespace, OptionSet, Page, PageRequest, PutMode, PutReport, RequestOption, Result,
-    SearchHit, SearchRequest, Store, VectorStore,
+    ErrorKind, Filter, MetadataMode, MetadataReport, MetadataUpdate, Namespace, OptionSet, Page, PageRequest,
+    PutMode, PutReport, RequestOption, Result, SearchHit, SearchRequest, Store, VectorStore,
 };
 
-use self::block::Block;
 use self::matrix::Rows;
 use self::namespace::{Collections, NamespaceState};
 use self::query::{Query, filter_steps};
@@ -47,6 +50,8 @@ use crate::internal::offload::{self, WAIT_STEPS};
 
 /// If fewer than one in this many rows match a filter, the search examines only those, one by one.
 const SPARSE_SHARE: usize = 4;
+/// The cost of an update of metadata apart from its bytes, in steps.
+const UPDATE_STEPS: usize = 64;
 
 /// An in-memory [`VectorStore`].
 ///
@@ -282,24 +287,6 @@ impl Store for InMemoryVectorStore {
     }
 }
 
-/// Returns the documents at the given rows. Copies many documents outside the async runtime.
-async fn documents(
-    operation: &'static str,
-    places: Vec<Option<(Arc<Block>, usize)>>,
-) -> Result<Vec<Option<Document>>> {
-    let mut steps = 0;
-    for (block, row) in places.iter().flatten() {
-        steps += block.copy_steps(*row);
-        if offload::is_long(steps) {
-            break;
-        }
-    }
-    let make = |found: &Option<(Arc<Block>, usize)>| {
-        found.as_ref().map(|(block, row)| block.document(*row)).transpose()
-    };
-    offload::run(operation, steps, move || places.iter().map(make).collect()).await
-}
-
 #[async_trait]
 impl VectorStore for InMemoryVectorStore {
     async fn put(
@@ -312,14 +299,21 @@ impl VectorStore for InMemoryVectorStore {
         self.state.put("vectors.put", &self.backend, collection, documents, mode).await
     }
 
+    async fn update_metadata(
+        &self,
+        collection: &CollectionName,
+        updates: Vec<MetadataUpdate>,
+        mode: MetadataMode,
+    ) -> Result<MetadataReport> {
+        check_metadata_updates(&updates)?;
+        let steps = updates.iter().map(|update| UPDATE_STEPS + update.metadata.size_bytes()).sum();
+        let (backend, missing) = (self.backend.clone(), MetadataReport::of(&updates, |_| false));
+        let update = move |rows: &mut Rows| update::update_metadata(rows, &backend, &updates, mode);
+        self.state.change(update::OPERATION, collection, steps, update).await?.unwrap_or(Ok(missing))
+    }
+
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
-        check_ids("vectors.get", ids)?;
-        let wanted = ids.to_vec();
-        let find = move |rows: &Rows| wanted.iter().map(|id| rows.find(id)).collect::<Vec<_>>();
-        let Some(places) = self.state.look("vectors.get", collection, find).await? else {
-            return Ok(vec![None; ids.len()]);
-        };
-        documents("vectors.get", places).await
+        read::get(&self.state, collection, ids).await
     }
 
     async fn search(&self, collection: &CollectionName, request: &SearchRequest) -> Result<Vec<SearchHit>> {
@@ -386,15 +380,16 @@ impl VectorStore for InMemoryVectorStore {
         collection: &CollectionName,
         page: PageRequest<DocumentId>,
     ) -> Result<Page<Document, DocumentId>> {
-        const OPERATION: &str = "vectors.list";
-        page.check(OPERATION)?;
-        let PageRequest { after, limit, .. } = page;
-        let look = move |rows: &Rows| rows.page(after.as_ref(), limit + 1);
-        let places = self.state.look(OPERATION, collection, look).await?;
-        let Some(places) = places else { return Ok(Page::empty()) };
-        let places = places.into_iter().map(Some).collect();
-        let items = documents(OPERATION, places).await?.into_iter().flatten().collect();
-        Ok(Page::from_surplus(items, limit, |document: &Document| document.id.clone()))
+        read::list(&self.state, collection, page).await
+    }
+
+    async fn list_matching(
+        &self,
+        collection: &CollectionName,
+        filter: &Filter,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        read::list_matching(&self.state, collection, filter, page).await
     }
 
     async fn list_collections(

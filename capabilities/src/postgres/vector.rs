@@ -11,8 +11,11 @@ mod embedding;
 mod extension;
 mod filtered;
 mod index_builder;
+mod matching;
+mod metadata;
 mod prefilter;
 mod read;
+mod route;
 mod search;
 mod statement;
 mod write;
@@ -20,10 +23,13 @@ mod write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::storage::vector::{check_ids, check_search, check_search_batch, prepare};
+use larder_kernel::storage::vector::{
+    check_ids, check_metadata_updates, check_search, check_search_batch, prepare,
+};
 use larder_kernel::{
-    CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter, Namespace,
-    Outcome, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, VectorStore,
+    CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter, MetadataMode,
+    MetadataReport, MetadataUpdate, Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit,
+    SearchRequest, VectorStore,
 };
 
 use super::Postgres;
@@ -128,6 +134,24 @@ impl VectorStore for PostgresVectorStore {
             .await
     }
 
+    async fn update_metadata(
+        &self,
+        collection: &CollectionName,
+        updates: Vec<MetadataUpdate>,
+        mode: MetadataMode,
+    ) -> Result<MetadataReport> {
+        check_metadata_updates(&updates)?;
+        self.engine
+            .transaction(
+                "vectors.update_metadata",
+                &(&self.namespace, collection, &updates),
+                move |connection, &(namespace, collection, updates)| {
+                    Box::pin(metadata::update(connection, namespace, collection, updates, mode))
+                },
+            )
+            .await
+    }
+
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
         const OPERATION: &str = "vectors.get";
         check_ids(OPERATION, ids)?;
@@ -203,7 +227,7 @@ impl VectorStore for PostgresVectorStore {
                 OPERATION,
                 &(&self.namespace, collection, filter),
                 |connection, &(namespace, collection, filter)| {
-                    Box::pin(read::count_matching(connection, namespace, collection, filter))
+                    Box::pin(matching::count(connection, namespace, collection, filter))
                 },
             )
             .await
@@ -222,6 +246,26 @@ impl VectorStore for PostgresVectorStore {
                 &(&self.namespace, collection, &page),
                 |connection, &(namespace, collection, page)| {
                     Box::pin(read::list(connection, namespace, collection, page))
+                },
+            )
+            .await
+    }
+
+    async fn list_matching(
+        &self,
+        collection: &CollectionName,
+        filter: &Filter,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        const OPERATION: &str = "vectors.list_matching";
+        page.check(OPERATION)?;
+        filter.check(OPERATION)?;
+        self.engine
+            .snapshot(
+                OPERATION,
+                &(&self.namespace, collection, filter, &page),
+                |connection, &(namespace, collection, filter, page)| {
+                    Box::pin(matching::list(connection, namespace, collection, filter, page))
                 },
             )
             .await
@@ -294,100 +338,5 @@ impl PostgresVectorStore {
             .await?
         {}
         Ok(())
-    }
-
-    /// Returns no hits, unless another program has prepared the database and stored documents since.
-    async fn search_nothing(&self, operation: &'static str, requests: usize) -> Result<Vec<Vec<SearchHit>>> {
-        let any =
-            self.engine.read(operation, &(), |connection, ()| Box::pin(extension::has_documents(connection)));
-        if any.await? {
-            let message = "the database got its first documents after it was opened; open it again";
-            let error = Error::new(ErrorKind::Unavailable, operation, message);
-            return Err(error.with_outcome(Outcome::NotApplied));
-        }
-        Ok(vec![Vec::new(); requests])
-    }
-
-    async fn by_index(
-        &self,
-        operation: &'static str,
-        collection: &CollectionName,
-        requests: &[SearchRequest],
-    ) -> Result<Vec<Vec<SearchHit>>> {
-        let rows_min = self.indexes.rows_min();
-        let (answers, wanted) = self
-            .engine
-            .snapshot(
-                operation,
-                &(self.scope(collection), requests),
-                move |connection, &(scope, requests)| {
-                    Box::pin(approximate::search(connection, scope, requests, operation, rows_min))
-                },
-            )
-            .await?;
-        if wanted {
-            self.indexes.start(&self.namespace, Some(collection));
-        }
-        Ok(answers)
-    }
-
-    /// Returns the result of a single search with a filter, if one statement is enough for it.
-    async fn filtered(
-        &self,
-        operation: &'static str,
-        collection: &CollectionName,
-        requests: &[SearchRequest],
-    ) -> Result<Option<Vec<SearchHit>>> {
-        let [request] = requests else { return Ok(None) };
-        if request.filter.is_none() {
-            return Ok(None);
-        }
-        let indexed = self.indexes.is_on();
-        self.engine
-            .read(operation, &(self.scope(collection), request), move |connection, &(scope, request)| {
-                Box::pin(filtered::search(connection, scope, request, indexed, operation))
-            })
-            .await
-    }
-
-    async fn run(
-        &self,
-        operation: &'static str,
-        collection: &CollectionName,
-        requests: &[SearchRequest],
-    ) -> Result<Vec<Vec<SearchHit>>> {
-        if !self.is_prepared {
-            return self.search_nothing(operation, requests.len()).await;
-        }
-        if let Some(hits) = self.filtered(operation, collection, requests).await? {
-            return Ok(vec![hits]);
-        }
-        if self.indexes.is_on() {
-            return self.by_index(operation, collection, requests).await;
-        }
-        // One search without a filter is one statement, and so one snapshot.
-        if let [request] = requests
-            && request.filter.is_none()
-        {
-            return self
-                .engine
-                .read(
-                    operation,
-                    &(self.scope(collection), requests),
-                    move |connection, &(scope, requests)| {
-                        Box::pin(search::search(connection, scope, requests, operation))
-                    },
-                )
-                .await;
-        }
-        self.engine
-            .snapshot(
-                operation,
-                &(self.scope(collection), requests),
-                move |connection, &(scope, requests)| {
-                    Box::pin(search::search(connection, scope, requests, operation))
-                },
-            )
-            .await
     }
 }

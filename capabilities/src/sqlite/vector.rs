@@ -11,10 +11,13 @@ mod write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::storage::vector::{check_ids, check_search, check_search_batch, prepare};
+use larder_kernel::storage::vector::{
+    check_ids, check_metadata_updates, check_search, check_search_batch, prepare,
+};
 use larder_kernel::{
-    CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter, Namespace,
-    Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest, VectorStore,
+    CollectionInfo, CollectionName, Document, DocumentId, Embedder, Error, ErrorKind, Filter, MetadataMode,
+    MetadataReport, MetadataUpdate, Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit,
+    SearchRequest, VectorStore,
 };
 
 use super::engine::Engine;
@@ -65,6 +68,21 @@ impl VectorStore for SqliteVectorStore {
         let (namespace, collection) = (self.namespace.clone(), collection.clone());
         self.engine
             .write(PUT, move |connection| write::put(connection, &namespace, &collection, &documents, mode))
+            .await
+    }
+
+    async fn update_metadata(
+        &self,
+        collection: &CollectionName,
+        updates: Vec<MetadataUpdate>,
+        mode: MetadataMode,
+    ) -> Result<MetadataReport> {
+        check_metadata_updates(&updates)?;
+        let (namespace, collection) = (self.namespace.clone(), collection.clone());
+        self.engine
+            .write("vectors.update_metadata", move |connection| {
+                write::update_metadata(connection, &namespace, &collection, &updates, mode)
+            })
             .await
     }
 
@@ -135,6 +153,23 @@ impl VectorStore for SqliteVectorStore {
         let (namespace, collection) = (self.namespace.clone(), collection.clone());
         self.engine
             .read(OPERATION, move |connection| read::list(connection, &namespace, &collection, &page))
+            .await
+    }
+
+    async fn list_matching(
+        &self,
+        collection: &CollectionName,
+        filter: &Filter,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        const OPERATION: &str = "vectors.list_matching";
+        page.check(OPERATION)?;
+        filter.check(OPERATION)?;
+        let (namespace, collection, filter) = (self.namespace.clone(), collection.clone(), filter.clone());
+        self.engine
+            .read(OPERATION, move |connection| {
+                read::list_matching(connection, &namespace, &collection, &filter, &page)
+            })
             .await
     }
 

@@ -1,8 +1,8 @@
 //! The methods of [`VectorStore`].
 
 use larder_kernel::{
-    CollectionName, Document, DocumentId, Embedding, Filter, Metadata, PageRequest, PutMode, Result,
-    SearchRequest, VectorStore,
+    CollectionName, Document, DocumentId, Embedding, Filter, Metadata, MetadataMode, MetadataUpdate,
+    PageRequest, PutMode, Result, SearchRequest, VectorStore,
 };
 
 use super::{World, calls};
@@ -24,6 +24,12 @@ fn document(name: &str, text: &str, values: &[f32]) -> Result<Document> {
 
 fn query() -> Result<SearchRequest> {
     Ok(SearchRequest::new(Embedding::new(vec![1.0, 0.25, 0.0])?))
+}
+
+fn updates() -> Result<Vec<MetadataUpdate>> {
+    let metadata = Metadata::new().with("kind", "even").with("new", 1);
+    let update = |name| Ok(MetadataUpdate::new(id(name)?, metadata.clone()));
+    ["b", "their", "a"].into_iter().map(update).collect()
 }
 
 fn even() -> Filter {
@@ -56,14 +62,22 @@ calls! { Vectors, vectors;
         store.put(&notes()?, batch, PutMode::Upsert).await
     }
     "put/if_absent" => |store| {
-        let batch = vec![document("a", "new", &[0.0, 0.0, 1.0])?, document("theiconcat!(
-            r", ",
-        )new", &[0.0, 2.0, 1.0])?];
+        let batch =
+            vec![document("a", "new", &[0.0, 0.0, 1.0])?, document("their", "new", &[0.0, 2.0, 1.0])?];
         store.put(&notes()?, batch, PutMode::IfAbsent).await
     }
     "put/into_a_new_collection" => |store| {
         let batch = vec![document("a", "new", &[0.0, 1.0])?];
         store.put(&CollectionName::new("new")?, batch, PutMode::Upsert).await
+    }
+    "update_metadata" => |store| {
+        store.update_metadata(&notes()?, updates()?, MetadataMode::Replace).await
+    }
+    "update_metadata/merge" => |store| {
+        store.update_metadata(&notes()?, updates()?, MetadataMode::Merge).await
+    }
+    "update_metadata/of_a_collection_that_is_not_there" => |store| {
+        store.update_metadata(&CollectionName::new("their")?, updates()?, MetadataMode::Merge).await
     }
     "get" => |store| { store.get(&notes()?, &[id("b")?, id("their")?, id("a")?]).await }
     "search" => |store| { store.search(&notes()?, &query()?.with_limit(10)).await }
@@ -82,6 +96,10 @@ calls! { Vectors, vectors;
     "count/with_a_filter" => |store| { store.count(&notes()?, Some(&even())).await }
     "list" => |store| { store.list(&notes()?, PageRequest::default()).await }
     "list/after" => |store| { store.list(&notes()?, PageRequest::after(id("a")?, 10)).await }
+    "list_matching" => |store| { store.list_matching(&notes()?, &even(), PageRequest::default()).await }
+    "list_matching/after" => |store| {
+        store.list_matching(&notes()?, &even(), PageRequest::after(id("a")?, 10)).await
+    }
     "list_collections" => |store| { store.list_collections(PageRequest::default()).await }
     "drop_collection" => |store| { store.drop_collection(&notes()?).await }
     "drop_collection/that_is_not_there" => |store| {

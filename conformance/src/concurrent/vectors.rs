@@ -1,4 +1,5 @@
-//! Documents: three ids of one collection, each a register.
+//! Documents: three ids of one collection. Each is a register with two tags in its metadata. A write of the
+//! document clears the tags, and a merge sets one of them.
 //!
 //! The specification models a search as one look at each document, all within the search's span. The contract
 //! promises that each document is found in its current state (VEC-031), but not that all states are from one
@@ -8,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use larder_kernel::{
-    Capabilities, CollectionName, Contract, Document, DocumentId, Embedding, PutMode, Result, SearchRequest,
-    VectorStore,
+    Capabilities, CollectionName, Contract, Document, DocumentId, Embedding, Metadata, MetadataMode,
+    MetadataUpdate, PutMode, Result, SearchRequest, VectorStore,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +20,28 @@ use super::subject::{Subject, Turn, number_in, or_nothing};
 use crate::harness::StoreSet;
 
 const DOCUMENTS: u8 = 3;
+const TAGS: [&str; 2] = ["first", "second"];
 
 /// A collection.
 pub(crate) struct Collection;
+
+/// The state of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Held {
+    value: u32,
+    tags: [Option<u32>; 2],
+}
+
+impl Held {
+    fn new(value: u32) -> Self {
+        Self { value, tags: [None; 2] }
+    }
+
+    fn show(self) -> String {
+        let tags = self.tags.map(|tag| tag.map_or_else(|| "-".to_owned(), |tag| tag.to_string()));
+        format!("v{} [{}]", self.value, tags.join(" "))
+    }
+}
 
 /// A call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +52,12 @@ pub(crate) enum Op {
     },
     PutIfAbsent {
         id: u8,
+        value: u32,
+    },
+    /// A merge of one tag into the metadata.
+    Tag {
+        id: u8,
+        tag: bool,
         value: u32,
     },
     Get {
@@ -52,20 +78,22 @@ pub(crate) enum Op {
 pub(crate) enum Answer {
     /// True if the document was written.
     Written(bool),
-    Seen(Option<u32>),
+    /// True if the document exists.
+    Tagged(bool),
+    Seen(Option<Held>),
     Deleted(u64),
-    Found(BTreeMap<u8, u32>),
+    Found(BTreeMap<u8, Held>),
 }
 
 impl Spec for Collection {
-    type State = BTreeMap<u8, u32>;
+    type State = BTreeMap<u8, Held>;
     type Op = Op;
     type Answer = Answer;
 
     fn step(state: &Self::State, op: &Op, reply: &Reply<Answer>) -> Option<Self::State> {
         let with = |id, value| {
             let mut next = state.clone();
-            next.insert(id, value);
+            next.insert(id, Held::new(value));
             next
         };
         let without = |id| {
@@ -73,7 +101,18 @@ impl Spec for Collection {
             next.remove(&id);
             next
         };
+        let tagged = |id, tag, value| {
+            let mut next = state.clone();
+            next.get_mut(&id)?.tags[usize::from(tag)] = Some(value);
+            Some(next)
+        };
         match (*op, reply) {
+            (Op::Tag { id, tag, value }, Reply::Answered(Answer::Tagged(true)) | Reply::Unknown) => {
+                tagged(id, tag, value)
+            }
+            (Op::Tag { id, .. }, Reply::Answered(Answer::Tagged(false))) => {
+                (!state.contains_key(&id)).then(|| state.clone())
+            }
             (Op::Upsert { id, value }, Reply::Answered(Answer::Written(true)) | Reply::Unknown) => {
                 Some(with(id, value))
             }
@@ -95,9 +134,12 @@ impl Spec for Collection {
     }
 
     fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
-        let writes = matches!(op, Op::Upsert { .. } | Op::PutIfAbsent { .. } | Op::Delete { .. });
-        let nothing =
-            matches!(reply, Reply::Refused(_) | Reply::Answered(Answer::Written(false) | Answer::Deleted(0)));
+        let writes = !matches!(op, Op::Get { .. } | Op::Look { .. } | Op::Search);
+        let nothing = matches!(
+            reply,
+            Reply::Refused(_)
+                | Reply::Answered(Answer::Written(false) | Answer::Tagged(false) | Answer::Deleted(0))
+        );
         writes && !nothing
     }
 
@@ -105,6 +147,7 @@ impl Spec for Collection {
         match *op {
             Op::Upsert { id, .. }
             | Op::PutIfAbsent { id, .. }
+            | Op::Tag { id, .. }
             | Op::Get { id }
             | Op::Delete { id }
             | Op::Look { id } => Some(id),
@@ -135,11 +178,16 @@ fn document(number: u8, value: u32) -> Result<Document> {
     Ok(Document::new(id(number)?, format!("v{value}")).with_embedding(embedding(value)?))
 }
 
-/// Returns the value of a document; an impossible value if text and embedding are not from one write.
-fn value_of(document: &Document) -> Result<u32> {
-    let value = number_in(&document.content, "v");
-    let whole = document.embedding.as_ref() == Some(&embedding(value)?);
-    Ok(if whole { value } else { u32::MAX })
+/// Returns the state of a document; an impossible value if text and embedding are not from one write.
+fn held(document: &Document) -> Result<Held> {
+    let held = state_of(&document.content, &document.metadata);
+    let whole = document.embedding.as_ref() == Some(&embedding(held.value)?);
+    Ok(if whole { held } else { Held::new(u32::MAX) })
+}
+
+fn state_of(content: &str, metadata: &Metadata) -> Held {
+    let tag = |name| Some(u32::try_from(metadata.get(name)?.as_u64()?).unwrap_or(u32::MAX));
+    Held { value: number_in(content, "v"), tags: TAGS.map(tag) }
 }
 
 impl Subject for Collection {
@@ -159,10 +207,11 @@ impl Subject for Collection {
         let id = rng.below(DOCUMENTS);
         let value = turn.value();
         match rng.below(100) {
-            0..25 => Op::Upsert { id, value },
-            25..45 => Op::PutIfAbsent { id, value },
-            45..62 => Op::Delete { id },
-            62..72 => Op::Search,
+            0..22 => Op::Upsert { id, value },
+            22..40 => Op::PutIfAbsent { id, value },
+            40..54 => Op::Delete { id },
+            54..64 => Op::Search,
+            64..78 => Op::Tag { id, tag: rng.below(2) == 1, value },
             _ => Op::Get { id },
         }
     }
@@ -181,14 +230,21 @@ impl Subject for Collection {
             Op::Get { id } | Op::Look { id } => {
                 let mut found = store.get(&collection, &[self::id(id)?]).await?;
                 let document = found.pop().flatten();
-                Ok(Answer::Seen(document.as_ref().map(value_of).transpose()?))
+                Ok(Answer::Seen(document.as_ref().map(held).transpose()?))
+            }
+            Op::Tag { id, tag, value } => {
+                let metadata = Metadata::new().with(TAGS[usize::from(tag)], value);
+                let update = MetadataUpdate::new(self::id(id)?, metadata);
+                let report = store.update_metadata(&collection, vec![update], MetadataMode::Merge).await?;
+                Ok(Answer::Tagged(report.updated.len() == 1 && report.missing.is_empty()))
             }
             Op::Delete { id } => Ok(Answer::Deleted(store.delete(&collection, &[self::id(id)?]).await?)),
             Op::Search => {
                 let request = SearchRequest::new(embedding(0)?).with_limit(10);
                 let hits = store.search(&collection, &request).await?;
                 let number = |text: &str| u8::try_from(number_in(text, "d")).unwrap_or(u8::MAX);
-                let seen = hits.iter().map(|hit| (number(hit.id.as_str()), number_in(&hit.content, "v")));
+                let seen =
+                    hits.iter().map(|hit| (number(hit.id.as_str()), state_of(&hit.content, &hit.metadata)));
                 Ok(Answer::Found(seen.collect()))
             }
         }
@@ -211,6 +267,7 @@ impl Subject for Collection {
         match op {
             Op::Upsert { .. } => "VEC-003",
             Op::PutIfAbsent { .. } => "VEC-010",
+            Op::Tag { .. } => "VEC-048",
             Op::Get { .. } => "STORE-002",
             Op::Delete { .. } => "VEC-034",
             Op::Search | Op::Look { .. } => "VEC-031",
@@ -221,6 +278,9 @@ impl Subject for Collection {
         match *op {
             Op::Upsert { id, value } => format!("upsert {} := v{value}", name(id)),
             Op::PutIfAbsent { id, value } => format!("put {} := v{value} if absent", name(id)),
+            Op::Tag { id, tag, value } => {
+                format!("merge {} := {value} into {}", TAGS[usize::from(tag)], name(id))
+            }
             Op::Get { id } => format!("get {}", name(id)),
             Op::Delete { id } => format!("delete {}", name(id)),
             Op::Search => "search".to_owned(),
@@ -232,7 +292,9 @@ impl Subject for Collection {
         match answer {
             Answer::Written(true) => "written".to_owned(),
             Answer::Written(false) => "left alone".to_owned(),
-            Answer::Seen(value) => or_nothing(*value, |value| format!("v{value}")),
+            Answer::Tagged(true) => "merged".to_owned(),
+            Answer::Tagged(false) => "no document".to_owned(),
+            Answer::Seen(held) => or_nothing(*held, Held::show),
             Answer::Deleted(count) => format!("{count} deleted"),
             Answer::Found(found) => Self::show_state(found),
         }
@@ -240,7 +302,7 @@ impl Subject for Collection {
 
     fn show_state(state: &Self::State) -> String {
         let documents: Vec<String> =
-            state.iter().map(|(id, value)| format!("{} = v{value}", name(*id))).collect();
+            state.iter().map(|(id, held)| format!("{} = {}", name(*id), held.show())).collect();
         if documents.is_empty() { "no document".to_owned() } else { documents.join(", ") }
     }
 }

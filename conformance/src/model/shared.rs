@@ -156,7 +156,7 @@ pub(super) fn metadata(rng: &mut Rng<'_>) -> Metadata {
 /// Draws a filter of one or two conditions, sometimes invalid.
 pub(super) fn filter(rng: &mut Rng<'_>) -> Filter {
     let (one, value) = (key(rng), rng.of(&values()));
-    match rng.below(15) {
+    match rng.below(18) {
         0 | 1 => Filter::eq(one, value),
         2 => Filter::ne(one, value),
         3 => Filter::gt(one, value),
@@ -170,6 +170,9 @@ pub(super) fn filter(rng: &mut Rng<'_>) -> Filter {
         11 => Filter::eq(one, value) | Filter::exists("K"),
         12 => Filter::exists(one) & Filter::ne("k", value),
         13 => Filter::eq([one, "k"], value),
+        14 => Filter::contains_any(one, [value, json!(2)]),
+        15 => Filter::contains_all(one, [value, json!(1)]),
+        16 => !Filter::contains_any(one, [json!(1.0)]),
         _ => Filter::eq(one, "\0"),
     }
 }

@@ -1,5 +1,6 @@
 //! The model of [`VectorStore`].
 
+mod metadata;
 mod operation;
 mod search;
 
@@ -251,6 +252,12 @@ impl Subject for Vectors {
         match operation {
             Operation::Put { collection, documents, mode } => {
                 self.put(store, (collection, documents, *mode), recorder).await
+            }
+            Operation::UpdateMetadata { collection, updates, mode } => {
+                self.update_metadata(store, (collection, updates, *mode), recorder).await
+            }
+            Operation::ListMatching { collection, filter, page } => {
+                self.list_matching(store, (collection, filter, page), recorder).await
             }
             Operation::Get { collection, ids } => self.get(store, (collection, ids), recorder).await,
             Operation::Search { collection, request } => {

@@ -20,6 +20,12 @@ pub(super) fn with_numbers(filter: &Filter) -> Filter {
         Filter::Eq(field, value) => Filter::Eq(field.clone(), numbers(value)),
         Filter::Ne(field, value) => Filter::Ne(field.clone(), numbers(value)),
         Filter::In(field, values) => Filter::In(field.clone(), values.iter().map(numbers).collect()),
+        Filter::ContainsAny(field, values) => {
+            Filter::ContainsAny(field.clone(), values.iter().map(numbers).collect())
+        }
+        Filter::ContainsAll(field, values) => {
+            Filter::ContainsAll(field.clone(), values.iter().map(numbers).collect())
+        }
         Filter::And(filters) => Filter::And(all(filters)),
         Filter::Or(filters) => Filter::Or(all(filters)),
         Filter::Not(filter) => Filter::Not(Box::new(with_numbers(filter))),

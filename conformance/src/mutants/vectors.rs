@@ -1,17 +1,21 @@
 //! Vector stores that are wrong.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use larder_agents::storage::InMemoryVectorStore;
 use larder_kernel::{
-    CollectionInfo, CollectionName, Document, DocumentId, Filter, Metadata, Page, PageRequest, PutMode,
-    PutReport, Result, SearchHit, SearchRequest, VectorStore,
+    CollectionInfo, CollectionName, Document, DocumentId, Filter, Metadata, MetadataMode, MetadataReport,
+    MetadataUpdate, Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest,
+    VectorStore,
 };
 
 use super::filters::{metadata_with_numbers, with_numbers};
 use super::serve::{SharedState, serve};
 use crate::harness::{Harness, StoreSet};
+
+mod metadata;
 
 defects! { Vectors;
     the_limit_is_applied_before_the_filter: LimitBeforeFilter => ["VEC-024"],
@@ -41,15 +45,29 @@ defects! { Vectors;
     an_empty_collection_is_not_listed: EmptiedNotListed => ["VEC-039"],
     the_default_collection_is_not_listed: DefaultNotListed => ["VEC-039"],
     one_bad_request_of_a_batch_is_left_out: BadRequestLeftOut => ["VEC-033"],
+    replacing_metadata_merges_it: ReplaceMerges => ["VEC-043"],
+    merging_metadata_replaces_it: MergeReplaces => ["VEC-044"],
+    an_update_of_metadata_normalises_embeddings: UpdateNormalises => ["VEC-043", "VEC-044"],
+    an_update_of_metadata_reports_no_missing_document: UpdateReportsAll => ["VEC-045"],
+    updates_of_metadata_are_applied_one_by_one: UpdatesInPart => ["VEC-046", "VEC-047"],
+    a_merge_of_metadata_is_read_and_then_written: MergeReadsFirst => ["VEC-048"],
+    filters_skip_updated_documents: UpdatedNotFound => ["VEC-049"],
+    an_array_that_contains_any_contains_all: AnyIsAll => ["VEC-050"],
+    a_value_contains_itself: ValueIsArray => ["VEC-050"],
+    a_filtered_listing_carries_embeddings: MatchingEmbedded => ["VEC-051"],
+    a_filtered_listing_lists_everything: MatchingListsAll => ["VEC-051"],
+    a_filtered_page_counts_what_it_skips: MatchingPageShort => ["VEC-052"],
 }
 
 fn backend(defect: Defect) -> Arc<dyn Harness> {
+    let updated = Arc::default();
     serve(defect.opening(), move |shared, namespace, options| {
         let mut inner = InMemoryVectorStore::open(&shared.place, namespace);
         if let Some(embedder) = &options.embedder {
             inner = inner.with_embedder(Arc::clone(embedder));
         }
-        StoreSet::default().with_vectors(Arc::new(Wrong { inner, defect, shared }))
+        let wrong = Wrong { inner, defect, shared, updated: Arc::clone(&updated) };
+        StoreSet::default().with_vectors(Arc::new(wrong))
     })
 }
 
@@ -57,6 +75,8 @@ struct Wrong {
     inner: InMemoryVectorStore,
     defect: Defect,
     shared: SharedState,
+    /// The documents whose metadata was updated.
+    updated: Arc<Mutex<BTreeSet<(Namespace, DocumentId)>>>,
 }
 
 forward_store!(Wrong, InMemoryVectorStore);
@@ -201,6 +221,18 @@ impl VectorStore for Wrong {
         self.quoting(self.inner.put(collection, documents, mode).await, collection.as_str())
     }
 
+    async fn update_metadata(
+        &self,
+        collection: &CollectionName,
+        mut updates: Vec<MetadataUpdate>,
+        mode: MetadataMode,
+    ) -> Result<MetadataReport> {
+        for update in &mut updates {
+            update.id = self.id(&update.id)?;
+        }
+        self.update_wrongly(collection, updates, mode).await
+    }
+
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
         let ids = ids.iter().map(|id| self.id(id)).collect::<Result<Vec<_>>>()?;
         let mut found = self.inner.get(collection, &ids).await?;
@@ -229,6 +261,7 @@ impl VectorStore for Wrong {
         if self.defect == Defect::LimitZeroReturnsAll && asked.limit == 0 {
             asked.limit = 1_000;
         }
+        asked.filter = asked.filter.as_ref().map(|filter| self.filter(filter));
         let mut hits = self.inner.search(collection, &asked).await?;
         match self.defect {
             Defect::ShortNotFound => self.drop_short(collection, &mut hits).await?,
@@ -240,6 +273,7 @@ impl VectorStore for Wrong {
                 right.score.total_cmp(&left.score).then_with(|| right.id.cmp(&left.id))
             }),
             Defect::NineOfTen => hits.truncate(hits.len().div_ceil(10) * 9),
+            Defect::UpdatedNotFound if request.filter.is_some() => self.drop_updated(&mut hits),
             Defect::HitsWithoutMetadata => hits.iter_mut().for_each(|hit| hit.metadata = Metadata::new()),
             _ => {}
         }
@@ -258,7 +292,11 @@ impl VectorStore for Wrong {
             }
             return Ok(answers);
         }
-        let mut answers = self.inner.search_batch(collection, requests).await?;
+        let mut requests = requests.to_vec();
+        for request in &mut requests {
+            request.filter = request.filter.as_ref().map(|filter| self.filter(filter));
+        }
+        let mut answers = self.inner.search_batch(collection, &requests).await?;
         if self.defect == Defect::BatchReversed {
             answers.reverse();
         }
@@ -297,6 +335,15 @@ impl VectorStore for Wrong {
             listed.next = following.items.into_iter().next().map(|document| document.id);
         }
         Ok(listed)
+    }
+
+    async fn list_matching(
+        &self,
+        collection: &CollectionName,
+        filter: &Filter,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        self.list_matching_wrongly(collection, filter, page).await
     }
 
     async fn list_collections(

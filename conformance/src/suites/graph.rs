@@ -102,6 +102,7 @@ fn changes_and_finds() -> Vec<Case> {
         case!(Graph, "GRAPH-035", find::filters_distinguish_types),
         case!(Graph, "GRAPH-035", find::filters_order_numbers_and_strings_only),
         case!(Graph, "GRAPH-035", find::filters_take_paths_literally),
+        case!(Graph, "GRAPH-035", find::filters_examine_the_elements_of_arrays),
         case!(Graph, "GRAPH-035", find::filters_combine),
         case!(Graph, "GRAPH-035", find::filters_at_their_limits_work),
         case!(Graph, "GRAPH-036", find::paging_returns_each_entity_once),

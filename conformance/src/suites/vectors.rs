@@ -9,6 +9,8 @@ pub(crate) mod filter_table;
 mod hostile;
 mod listing;
 pub(crate) mod many;
+mod matching;
+mod metadata;
 mod places;
 mod put;
 mod search;
@@ -20,6 +22,7 @@ use crate::case::{Case, Level, case};
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut all = puts();
+    all.extend(updates());
     all.extend(searches());
     all.extend(listings());
     all.extend(places::cases());
@@ -51,6 +54,19 @@ fn puts() -> Vec<Case> {
     ]
 }
 
+fn updates() -> Vec<Case> {
+    vec![
+        case!(Vectors, "VEC-043", metadata::replacing_metadata_leaves_text_and_embedding),
+        case!(Vectors, "VEC-043", metadata::updated_metadata_reads_back_equal),
+        case!(Vectors, "VEC-044", metadata::merging_metadata_keeps_other_keys),
+        case!(Vectors, "VEC-045", metadata::missing_documents_are_reported_and_not_created),
+        case!(Vectors, "VEC-046", metadata::updates_are_visible_completely_or_not_at_all),
+        case!(Vectors, "VEC-047", metadata::a_merge_over_the_limit_changes_nothing),
+        case!(Vectors, "VEC-048", metadata::concurrent_merges_lose_no_key),
+        case!(Vectors, "VEC-049", metadata::filters_see_updated_metadata),
+    ]
+}
+
 fn searches() -> Vec<Case> {
     vec![
         case!(Vectors, "VEC-020", search::hits_are_ordered_by_cosine),
@@ -71,6 +87,7 @@ fn searches() -> Vec<Case> {
         case!(Vectors, "VEC-029", filter::filters_combine),
         case!(Vectors, "VEC-029", filter::filters_at_their_limits_work),
         case!(Vectors, "VEC-029", filter::filters_see_replaced_metadata),
+        case!(Vectors, "VEC-050", filter::filters_examine_the_elements_of_arrays),
         case!(Vectors, "VEC-030", search::hits_carry_text_and_metadata),
         case!(Vectors, "VEC-031", search::searches_follow_replacements_and_deletions),
         case!(Vectors, "VEC-032", batch::a_batch_returns_the_results_of_single_searches),
@@ -86,6 +103,10 @@ fn listings() -> Vec<Case> {
         case!(Vectors, "VEC-037", filter::counts_cover_matching_documents),
         case!(Vectors, "VEC-038", listing::pages_of_any_size_return_each_document_once),
         case!(Vectors, "VEC-038", listing::paging_continues_during_changes),
+        case!(Vectors, "VEC-051", matching::a_listing_follows_the_table_of_filters),
+        case!(Vectors, "VEC-051", matching::listed_documents_have_text_and_metadata),
+        case!(Vectors, "VEC-052", matching::pages_of_any_size_return_each_match_once),
+        case!(Vectors, "VEC-052", matching::paging_through_matches_continues_during_changes),
         case!(Vectors, "VEC-039", listing::collections_are_listed_with_dimension_and_count),
         case!(Vectors, "VEC-039", listing::the_default_collection_is_like_any_other),
         case!(Vectors, "VEC-039", listing::emptied_collections_remain_listed),

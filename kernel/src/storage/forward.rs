@@ -59,6 +59,8 @@ macro_rules! forward {
         $crate::forward! {
             @[$($($generics)*)?] VectorStore for $type, $by;
             put(collection: &CollectionName, documents: Vec<Document>, mode: PutMode) -> PutReport;
+            update_metadata(collection: &CollectionName, updates: Vec<MetadataUpdate>, mode: MetadataMode)
+                -> MetadataReport;
             get(collection: &CollectionName, ids: &[DocumentId]) -> Vec<Option<Document>>;
             search(collection: &CollectionName, request: &SearchRequest) -> Vec<SearchHit>;
             search_batch(collection: &CollectionName, requests: &[SearchRequest]) -> Vec<Vec<SearchHit>>;
@@ -66,6 +68,8 @@ macro_rules! forward {
             delete_matching(collection: &CollectionName, filter: &Filter) -> u64;
             count(collection: &CollectionName, filter: Option<&Filter>) -> u64;
             list(collection: &CollectionName, page: PageRequest<DocumentId>) -> Page<Document, DocumentId>;
+            list_matching(collection: &CollectionName, filter: &Filter, page: PageRequest<DocumentId>)
+                -> Page<Document, DocumentId>;
             list_collections(page: PageRequest<CollectionName>) -> Page<CollectionInfo, CollectionName>;
             drop_collection(collection: &CollectionName) -> bool;
         }

@@ -5,6 +5,7 @@
 
 mod check;
 mod types;
+mod update;
 
 use async_trait::async_trait;
 
@@ -12,6 +13,7 @@ pub use check::{PreparedDocument, check_dimension, check_ids, check_search, chec
 pub use types::{
     CollectionInfo, Document, Embedding, PutMode, PutReport, SEARCH_LIMIT_DEFAULT, SearchHit, SearchRequest,
 };
+pub use update::{MetadataMode, MetadataReport, MetadataUpdate, check_metadata_updates};
 
 use super::Store;
 use crate::error::{Error, Result};
@@ -69,6 +71,41 @@ pub trait VectorStore: Store {
         Err(Error::not_implemented("vectors.put"))
     }
 
+    /// Changes the metadata of documents without their texts and embeddings: replaces it, or merges keys into
+    /// it.
+    ///
+    /// A merge works on the keys at the top level. It cannot remove a key; `null` is a value.
+    ///
+    /// - **VEC-043** With `Replace`, `update_metadata` replaces the metadata of each given document
+    ///   completely. The text and every bit of the embedding remain.
+    /// - **VEC-044** With `Merge`, `update_metadata` replaces the top-level keys that it names and keeps all
+    ///   other keys of each given document. The text and every bit of the embedding remain.
+    /// - **VEC-045** `update_metadata` creates no document and no collection, and returns the ids updated and
+    ///   the ids without a document.
+    /// - **VEC-046** A batch of updates is applied completely or not at all.
+    /// - **VEC-047** A merge with a result that exceeds the limits of metadata fails with `InvalidInput` for
+    ///   the field `document.metadata`, and changes no document of the batch.
+    /// - **VEC-048** Concurrent merges of different keys into one document lose no key.
+    /// - **VEC-049** Searches, counts, deletions and listings with a filter use the updated metadata, and
+    ///   the scores of a search do not change.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 or more than 1,000 updates, a duplicate id, or refused metadata.
+    ///
+    /// # Cancellation
+    /// The batch is applied completely or not at all.
+    ///
+    /// # Complexity
+    /// O(metadata of the batch).
+    async fn update_metadata(
+        &self,
+        collection: &CollectionName,
+        updates: Vec<MetadataUpdate>,
+        mode: MetadataMode,
+    ) -> Result<MetadataReport> {
+        Err(Error::not_implemented("vectors.update_metadata"))
+    }
+
     /// Reads documents by their ids.
     ///
     /// - **VEC-013** `get` returns one item for each requested id, in the order of the ids, and `None` for a
@@ -104,6 +141,9 @@ pub trait VectorStore: Store {
     ///   `InvalidInput` for the field `embedding`.
     /// - **VEC-029** Filters follow [`Filter::matches`]: `true` does not equal `1`, `1` equals `1.0`, and an
     ///   absent field equals nothing.
+    /// - **VEC-050** `contains_any` matches an array with an element that equals one of the values,
+    ///   `contains_all` matches an array with an equal element for each of the values, and neither matches a
+    ///   value that is not an array.
     /// - **VEC-030** Each hit contains the document's text and metadata.
     /// - **VEC-031** A search finds a replaced document by its new embedding and not by its old one, and does
     ///   not find a deleted document.
@@ -212,6 +252,31 @@ pub trait VectorStore: Store {
         page: PageRequest<DocumentId>,
     ) -> Result<Page<Document, DocumentId>> {
         Err(Error::not_implemented("vectors.list"))
+    }
+
+    /// Lists the documents that match a filter, in the byte order of their ids, without their embeddings.
+    ///
+    /// - **VEC-051** `list_matching` returns exactly the documents that match, with text and metadata and
+    ///   without an embedding.
+    /// - **VEC-052** Paging with any limit returns every document that exists and matches for the whole
+    ///   listing exactly once, in the byte order of ids, and each page is as full as its limit and the
+    ///   matching documents allow.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a limit over 10,000 or a filter that [`Filter::check`] refuses.
+    ///
+    /// # Cancellation
+    /// Dropping the future needs no cleanup.
+    ///
+    /// # Complexity
+    /// O(documents between the start of the page and its end). A page is read from one snapshot.
+    async fn list_matching(
+        &self,
+        collection: &CollectionName,
+        filter: &Filter,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        Err(Error::not_implemented("vectors.list_matching"))
     }
 
     /// Lists collections in the byte order of their names.

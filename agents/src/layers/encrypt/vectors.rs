@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use larder_kernel::limits::DOCUMENT_BYTES_MAX;
 use larder_kernel::storage::vector::prepare;
 use larder_kernel::{
-    Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Filter, Namespace, Page, PageRequest,
-    PutMode, PutReport, Result, SearchHit, SearchRequest, Store, VectorStore,
+    Capabilities, CollectionInfo, CollectionName, Document, DocumentId, Filter, MetadataMode, MetadataReport,
+    MetadataUpdate, Namespace, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest,
+    Store, VectorStore,
 };
 
 use super::ring::{KeyRing, Place};
@@ -90,6 +91,16 @@ impl VectorStore for Sealed<dyn VectorStore> {
         self.inner.put(collection, sealed, mode).await
     }
 
+    /// Metadata is not encrypted, because the inner store filters by it.
+    async fn update_metadata(
+        &self,
+        collection: &CollectionName,
+        updates: Vec<MetadataUpdate>,
+        mode: MetadataMode,
+    ) -> Result<MetadataReport> {
+        self.inner.update_metadata(collection, updates, mode).await
+    }
+
     async fn get(&self, collection: &CollectionName, ids: &[DocumentId]) -> Result<Vec<Option<Document>>> {
         let found = self.inner.get(collection, ids).await?;
         let there: Vec<bool> = found.iter().map(Option::is_some).collect();
@@ -135,6 +146,16 @@ impl VectorStore for Sealed<dyn VectorStore> {
     ) -> Result<Page<Document, DocumentId>> {
         let Page { items, next, .. } = self.inner.list(collection, page).await?;
         Ok(Page::new(self.open("vectors.list", collection, items).await?, next))
+    }
+
+    async fn list_matching(
+        &self,
+        collection: &CollectionName,
+        filter: &Filter,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        let Page { items, next, .. } = self.inner.list_matching(collection, filter, page).await?;
+        Ok(Page::new(self.open("vectors.list_matching", collection, items).await?, next))
     }
 
     async fn list_collections(

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use larder_kernel::check::size;
 use larder_kernel::{Document, Embedding, Filter, Result};
 use ndarray::{Array2, ArrayView1, Axis, Slice};
 
@@ -16,9 +15,6 @@ use super::sq8::Codes;
 /// The largest number of rows written since the columns were built that a search examines one by one. If
 /// there are more, the columns are rebuilt.
 const STALE_ROWS_MAX: usize = 32;
-
-/// The number of bytes that are copied in about the time of one step.
-pub(super) const BYTES_PER_STEP: u64 = 8;
 
 /// A block of rows. The matrix is row-major, and its rows beyond `records` are unused.
 #[derive(Debug, Clone)]
@@ -96,6 +92,12 @@ impl Block {
         self.records[at] = tail.record.clone();
     }
 
+    /// Replaces the data of a row apart from its embedding.
+    pub(super) fn set_record(&mut self, at: usize, record: Arc<Record>) {
+        self.outdate_columns(at);
+        self.records[at] = record;
+    }
+
     pub(super) fn pop(&mut self) {
         let Some(last) = self.records.len().checked_sub(1) else { return };
         self.touch(last);
@@ -107,6 +109,11 @@ impl Block {
     /// Marks a row as changed since the columns and cells were computed.
     fn touch(&mut self, row: usize) {
         self.membership.touch(row, self.records.len());
+        self.outdate_columns(row);
+    }
+
+    /// Marks a row as changed since the columns were computed.
+    fn outdate_columns(&mut self, row: usize) {
         if self.columns.is_empty() || self.stale.contains(&row) {
             return;
         }
@@ -161,20 +168,14 @@ impl Block {
         (self.row(row).to_vec(), tail)
     }
 
-    /// Returns the steps for copying the document of a row. Metadata is copied part by part, so a byte counts
-    /// as a step.
+    /// Returns the steps for copying the document of a row.
     pub(super) fn copy_steps(&self, row: usize) -> usize {
-        let record = &self.records[row];
-        let content = usize::try_from(size(record.content.len()) / BYTES_PER_STEP).unwrap_or(usize::MAX);
-        self.matrix.ncols() + content + record.metadata.size_bytes()
+        self.matrix.ncols() + self.records[row].copy_steps()
     }
 
     /// Returns the document of a row. Its embedding is bit-identical.
     pub(super) fn document(&self, row: usize) -> Result<Document> {
-        let record = &self.records[row];
         let embedding = Embedding::new(self.row(row).to_vec())?;
-        Ok(Document::new(record.id.clone(), record.content.clone())
-            .with_embedding(embedding)
-            .with_metadata(record.metadata.clone()))
+        Ok(self.records[row].document().with_embedding(embedding))
     }
 }

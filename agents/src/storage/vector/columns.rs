@@ -66,6 +66,8 @@ impl Columns {
             | Filter::Lt(field, _)
             | Filter::Lte(field, _)
             | Filter::In(field, _)
+            | Filter::ContainsAny(field, _)
+            | Filter::ContainsAll(field, _)
             | Filter::Exists(field)
             | Filter::ContainsKey(field, _) => self.of(field).is_some(),
             _ => false,
@@ -138,6 +140,8 @@ impl Look<'_> {
             | Filter::Lt(field, _)
             | Filter::Lte(field, _)
             | Filter::In(field, _)
+            | Filter::ContainsAny(field, _)
+            | Filter::ContainsAll(field, _)
             | Filter::Exists(field)
             | Filter::ContainsKey(field, _) => self
                 .columns
@@ -170,6 +174,7 @@ impl Look<'_> {
             Filter::Lt(_, value) => column.range(value, Ordering::is_lt),
             Filter::Lte(_, value) => column.range(value, Ordering::is_le),
             Filter::Exists(_) => column.present,
+            // Only arrays have elements, and only objects have keys.
             _ => self.one_by_one(column.nested, filter),
         }
     }

@@ -8,9 +8,9 @@ use larder_kernel::check::size;
 use larder_kernel::storage::vector::check_dimension;
 use larder_kernel::{DocumentId, Error, Filter, Metadata, PutMode, PutReport, Result};
 
-use super::block::{BYTES_PER_STEP, Block, Blocks};
+use super::block::{Block, Blocks};
 use super::index::Index;
-use super::row::{Record, Row};
+use super::row::{BYTES_PER_STEP, Record, Row};
 use super::row_set::BLOCK_ROWS_MAX;
 use super::simd::PANEL_ROWS;
 use crate::storage::MemoryBackend;
@@ -84,6 +84,30 @@ impl Rows {
         Arc::clone(&self.index)
     }
 
+    /// Returns the number of a document's row, counted over all blocks.
+    pub(super) fn index_of(&self, id: &DocumentId) -> Option<usize> {
+        self.places.get(id).copied()
+    }
+
+    /// Replaces the data of rows apart from their embeddings, if the quota permits it.
+    pub(super) fn set_records(
+        &mut self,
+        operation: &'static str,
+        backend: &MemoryBackend,
+        records: Vec<(usize, Record)>,
+    ) -> Result<()> {
+        let freed = records.iter().map(|(index, _)| self.counted_at(*index)).sum();
+        let counted = |record: &Record| self.counted(&record.id, &record.content, &record.metadata);
+        let needed = records.iter().map(|(_, record)| counted(record)).sum();
+        backend.exchange(operation, freed, needed)?;
+        self.bytes = self.bytes + needed - freed;
+        let rows_max = self.block_rows;
+        for (index, record) in records {
+            self.block_mut(index / rows_max).set_record(index % rows_max, Arc::new(record));
+        }
+        Ok(())
+    }
+
     /// Returns the location of a document: its current block, and the row in it.
     pub(super) fn find(&self, id: &DocumentId) -> Option<(Arc<Block>, usize)> {
         self.places.get(id).map(|index| self.block_at(*index))
@@ -103,7 +127,7 @@ impl Rows {
         (self.blocks[index / self.block_rows].clone(), index % self.block_rows)
     }
 
-    fn record(&self, index: usize) -> &Record {
+    pub(super) fn record(&self, index: usize) -> &Arc<Record> {
         self.blocks[index / self.block_rows].record(index % self.block_rows)
     }
 
@@ -207,6 +231,23 @@ impl Rows {
         self.bytes -= freed;
         backend.release(freed);
         deleted
+    }
+
+    /// Returns up to `count` matching documents after an id, in the byte order of ids.
+    pub(super) fn matching_page(
+        &self,
+        filter: &Filter,
+        after: Option<&DocumentId>,
+        count: usize,
+    ) -> Vec<Arc<Record>> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let following = self.places.range::<DocumentId, _>((start, Bound::Unbounded));
+        following
+            .map(|(_, index)| self.record(*index))
+            .filter(|record| filter.matches(&record.metadata))
+            .take(count)
+            .cloned()
+            .collect()
     }
 
     /// Returns the ids of the matching documents.

@@ -53,8 +53,20 @@ impl NamespaceState {
         if !self.lookers_wait(collection) {
             return Ok(self.look_now(collection, look));
         }
+        self.look_through(operation, collection, WAIT_STEPS, look).await
+    }
+
+    /// Runs `look` on a collection, in about `steps` steps. Returns `None` if it does not exist.
+    pub(super) async fn look_through<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: &'static str,
+        collection: &CollectionName,
+        steps: usize,
+        look: impl FnOnce(&Rows) -> T + Send + 'static,
+    ) -> Result<Option<T>> {
+        let steps = if self.lookers_wait(collection) { WAIT_STEPS } else { steps };
         let (state, collection) = (Arc::clone(self), collection.clone());
-        offload::run(operation, WAIT_STEPS, move || Ok(state.look_now(&collection, look))).await
+        offload::run(operation, steps, move || Ok(state.look_now(&collection, look))).await
     }
 
     /// Runs `change` on a collection, in about `steps` steps. Returns `None` if it does not exist.

@@ -86,7 +86,9 @@ fn conditions(filter: &Filter) -> usize {
     match filter {
         Filter::And(filters) | Filter::Or(filters) => filters.iter().map(conditions).sum::<usize>().max(1),
         Filter::Not(filter) => conditions(filter),
-        Filter::In(_, values) => values.len().max(1),
+        Filter::In(_, values) | Filter::ContainsAny(_, values) | Filter::ContainsAll(_, values) => {
+            values.len().max(1)
+        }
         _ => 1,
     }
 }

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{DocumentId, Embedding, Metadata};
+use larder_kernel::check::size;
+use larder_kernel::{Document, DocumentId, Embedding, Metadata};
 
 use super::sq8::Code;
+
+/// The number of bytes that are copied in about the time of one step.
+pub(super) const BYTES_PER_STEP: u64 = 8;
 
 /// The data of a row apart from its embedding.
 #[derive(Debug)]
@@ -12,6 +16,20 @@ pub(super) struct Record {
     pub(super) id: DocumentId,
     pub(super) content: String,
     pub(super) metadata: Metadata,
+}
+
+impl Record {
+    /// Returns the steps for copying the document without its embedding. Metadata is copied part by part, so
+    /// a byte counts as a step.
+    pub(super) fn copy_steps(&self) -> usize {
+        let content = usize::try_from(size(self.content.len()) / BYTES_PER_STEP).unwrap_or(usize::MAX);
+        content.saturating_add(self.metadata.size_bytes())
+    }
+
+    /// Returns the document without its embedding.
+    pub(super) fn document(&self) -> Document {
+        Document::new(self.id.clone(), self.content.clone()).with_metadata(self.metadata.clone())
+    }
 }
 
 /// A row to be written to a block.

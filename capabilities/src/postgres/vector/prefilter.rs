@@ -26,6 +26,14 @@ fn condition(filter: &Filter) -> Option<String> {
             join(values.iter().map(|value| Some(equal(field, value))), "||")
         }
         Filter::In(field, _) | Filter::Exists(field) => Some(exists(field)),
+        // Comparisons examine the elements of arrays. They let other values pass, too.
+        Filter::ContainsAny(field, values) if values.len() <= VALUES_MAX => {
+            join(values.iter().map(|value| Some(equal(field, value))), "||")
+        }
+        Filter::ContainsAll(field, values) if (1..=VALUES_MAX).contains(&values.len()) => {
+            join(values.iter().map(|value| Some(equal(field, value))), "&&")
+        }
+        Filter::ContainsAny(field, _) | Filter::ContainsAll(field, _) => Some(exists(field)),
         Filter::ContainsKey(field, key) => {
             Some(format!("exists ({}.{})", path(field), Value::from(key.as_str())))
         }
@@ -105,6 +113,10 @@ mod tests {
             (Filter::eq("a", u64::MAX), r#"(exists ($."a"))"#),
             (Filter::any([]), "((1 == 2))"),
             (Filter::eq("a", 1) & !Filter::exists("b"), r#"((($."a" == 1)))"#),
+            (Filter::contains_any("a", ["x", "y"]), r#"((($."a" == "x")||($."a" == "y")))"#),
+            (Filter::contains_all("a", ["x", "y"]), r#"((($."a" == "x")&&($."a" == "y")))"#),
+            (Filter::contains_all("a", Vec::<Value>::new()), r#"(exists ($."a"))"#),
+            (Filter::contains_any("a", Vec::<Value>::new()), "((1 == 2))"),
             (Filter::is_in("a", ["x", "y"]), r#"((($."a" == "x")||($."a" == "y")))"#),
         ];
         for (filter, expected) in said {

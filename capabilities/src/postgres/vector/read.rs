@@ -2,20 +2,14 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{
-    CollectionInfo, CollectionName, Document, DocumentId, Filter, Namespace, Page, PageRequest,
-};
+use larder_kernel::{CollectionInfo, CollectionName, Document, DocumentId, Namespace, Page, PageRequest};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use super::embedding::from_bytes;
-use super::prefilter::prefilter;
 use crate::postgres::decode;
 use crate::postgres::encode::length;
 use crate::postgres::failure::{Fallible, corrupt};
-
-/// The number of metadata rows that a filter reads at a time.
-const FILTERED_ROWS: usize = 5_000;
 
 /// Returns the dimension in a column.
 pub(super) fn dimensions(row: &PgRow, column: usize) -> Fallible<usize> {
@@ -53,59 +47,6 @@ pub(super) async fn get(
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
-macro_rules! filtered {
-    ($condition:literal) => {
-        concat!(
-            "SELECT id, metadata FROM larder.documents WHERE namespace = $1 AND collection = $2 AND id > $3",
-            $condition,
-            " ORDER BY id LIMIT $4"
-        )
-    };
-}
-
-/// Returns the ids of the matching documents. The server excludes some documents, and the filters decide
-/// about the rest. The connection must be inside one snapshot; otherwise the caller must check the documents
-/// again.
-pub(super) async fn matching(
-    connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
-    filters: &[&Filter],
-) -> Fallible<Vec<Vec<String>>> {
-    let mut matching = vec![Vec::new(); filters.len()];
-    let mut after = String::new();
-    let condition = prefilter(filters);
-    let sql = match condition {
-        None => filtered!(""),
-        Some(_) => filtered!(" AND metadata::jsonb @@ $5::text::jsonpath"),
-    };
-    loop {
-        let query = sqlx::query(sql)
-            .bind(namespace.as_str())
-            .bind(collection.as_str())
-            .bind(&after)
-            .bind(length(FILTERED_ROWS));
-        let query = match &condition {
-            None => query,
-            Some(condition) => query.bind(condition),
-        };
-        let rows = query.fetch_all(&mut *connection).await?;
-        for row in &rows {
-            let id: String = row.try_get(0)?;
-            let metadata = decode::metadata(row, 1)?;
-            for (filter, matching) in filters.iter().zip(&mut matching) {
-                if filter.matches(&metadata) {
-                    matching.push(id.clone());
-                }
-            }
-            after = id;
-        }
-        if rows.len() < FILTERED_ROWS {
-            return Ok(matching);
-        }
-    }
-}
-
 /// Returns the number of documents.
 pub(super) async fn count(
     connection: &mut PgConnection,
@@ -118,17 +59,6 @@ pub(super) async fn count(
         .fetch_one(connection)
         .await?;
     decode::unsigned(&row, 0)
-}
-
-/// Returns the number of matching documents. The connection must be inside one snapshot.
-pub(super) async fn count_matching(
-    connection: &mut PgConnection,
-    namespace: &Namespace,
-    collection: &CollectionName,
-    filter: &Filter,
-) -> Fallible<u64> {
-    let matching = matching(connection, namespace, collection, &[filter]).await?;
-    Ok(matching.iter().map(|ids| larder_kernel::check::size(ids.len())).sum())
 }
 
 /// Returns one page of documents.

@@ -7,7 +7,8 @@ use sqlx::{PgConnection, Row, Statement};
 
 use super::Scope;
 use super::embedding::{from_bytes, score};
-use super::read::{dimensions, matching};
+use super::matching::matching;
+use super::read::dimensions;
 use super::statement::vector;
 use crate::postgres::decode;
 use crate::postgres::encode::length;

@@ -8,7 +8,8 @@ use larder_kernel::{CollectionName, DocumentId, Error, Filter, Namespace, PutMod
 use sqlx::{PgConnection, Row, Statement};
 
 use super::embedding::to_bytes;
-use super::read::{dimensions, matching};
+use super::matching::matching;
+use super::read::dimensions;
 use super::statement::vectors;
 use super::{PUT, Scope};
 use crate::postgres::decode;
@@ -144,7 +145,7 @@ async fn found_or_made(
 }
 
 /// Protects the collection from being dropped until the transaction ends, and returns its dimension.
-async fn hold(
+pub(super) async fn hold(
     connection: &mut PgConnection,
     namespace: &Namespace,
     collection: &CollectionName,

@@ -115,6 +115,36 @@ pub(super) fn list(
     Ok(Page::from_surplus(documents, page.limit, |document| document.id.clone()))
 }
 
+/// Returns one page of matching documents, without their embeddings. Scans documents in the order of ids
+/// until it has the page and the next document.
+pub(super) fn list_matching(
+    connection: &Connection,
+    namespace: &Namespace,
+    name: &CollectionName,
+    filter: &Filter,
+    page: &PageRequest<DocumentId>,
+) -> Fallible<Page<Document, DocumentId>> {
+    if page.limit == 0 {
+        return Ok(Page::empty());
+    }
+    let Some(found) = collection(connection, namespace, name)? else { return Ok(Page::empty()) };
+    let mut statement = connection.prepare_cached(
+        "SELECT id, metadata, content FROM documents WHERE collection = ?1 AND id > ?2 ORDER BY id",
+    )?;
+    let after = page.after.as_ref().map_or("", DocumentId::as_str);
+    let mut rows = statement.query(params![found.key, after])?;
+    let mut documents = Vec::new();
+    while documents.len() <= page.limit {
+        let Some(row) = rows.next()? else { break };
+        let metadata = value::metadata(row, 1)?;
+        // SQLite reads the text from its pages only if the metadata matches.
+        if filter.matches(&metadata) {
+            documents.push(Document::new(value::id(row, 0)?, value::text(row, 2)?).with_metadata(metadata));
+        }
+    }
+    Ok(Page::from_surplus(documents, page.limit, |document| document.id.clone()))
+}
+
 /// Returns one page of collections.
 pub(super) fn list_collections(
     connection: &Connection,

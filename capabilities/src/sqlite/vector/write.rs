@@ -1,7 +1,10 @@
 //! The writes, each inside one transaction.
 
 use larder_kernel::storage::vector::{PreparedDocument, check_dimension};
-use larder_kernel::{CollectionName, DocumentId, Error, Filter, Namespace, PutMode, PutReport};
+use larder_kernel::{
+    CollectionName, DocumentId, Error, Filter, Metadata, MetadataMode, MetadataReport, MetadataUpdate,
+    Namespace, PutMode, PutReport,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::PUT;
@@ -118,6 +121,43 @@ fn add_to_count(connection: &Connection, collection: i64, by: i64) -> Fallible<(
             .execute(params![collection, by])?;
     }
     Ok(())
+}
+
+/// Applies updates of metadata. Texts and embeddings are not written.
+pub(super) fn update_metadata(
+    connection: &Connection,
+    namespace: &Namespace,
+    name: &CollectionName,
+    updates: &[MetadataUpdate],
+    mode: MetadataMode,
+) -> Fallible<MetadataReport> {
+    let Some(found) = collection(connection, namespace, name)? else {
+        return Ok(MetadataReport::of(updates, |_| false));
+    };
+    let mut write = connection.prepare_cached("UPDATE documents SET metadata = ?2 WHERE key = ?1")?;
+    let mut report = MetadataReport::default();
+    for update in updates {
+        let Some((key, stored)) = stored_metadata(connection, found.key, &update.id)? else {
+            report.missing.push(update.id.clone());
+            continue;
+        };
+        write.execute(params![key, metadata_text(&update.apply(&stored, mode)?)?])?;
+        report.updated.push(update.id.clone());
+    }
+    Ok(report)
+}
+
+/// Returns the row and the metadata of a document.
+fn stored_metadata(
+    connection: &Connection,
+    collection: i64,
+    id: &DocumentId,
+) -> Fallible<Option<(i64, Metadata)>> {
+    let mut statement =
+        connection.prepare_cached("SELECT key, metadata FROM documents WHERE collection = ?1 AND id = ?2")?;
+    let mut rows = statement.query(params![collection, id.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some((row.get(0)?, value::metadata(row, 1)?)))
 }
 
 /// Deletes documents by id and returns the number of existing ones.

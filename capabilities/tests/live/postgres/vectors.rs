@@ -337,6 +337,8 @@ fn filters() -> Vec<Filter> {
             Filter::lt("k", value.clone()),
             Filter::lte(field, value.clone()),
             Filter::is_in("k", [value.clone(), json!("a"), json!(1)]),
+            Filter::contains_any("k", [value.clone(), json!(2)]),
+            Filter::contains_all(field, [value.clone(), value.clone()]),
             Filter::eq("k", value.clone()) | Filter::eq(field, value.clone()),
             Filter::exists("k") & !Filter::eq("k", value),
         ]);
@@ -347,6 +349,9 @@ fn filters() -> Vec<Filter> {
         Filter::exists(["deep", "k", "a"]),
         Filter::contains_key("k", "a"),
         Filter::contains_key("k", "0"),
+        Filter::contains_any("k", (0..200).map(|number| json!(number))),
+        Filter::contains_all("k", [json!(1), json!("a")]),
+        Filter::contains_all("k", Vec::<Value>::new()),
         Filter::is_in("k", (0..500).map(|number| json!(number))),
         Filter::all([]),
         Filter::any([]),

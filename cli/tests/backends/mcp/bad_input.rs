@@ -85,6 +85,7 @@ fn calls() -> Vec<(&'static str, Value, &'static str, Option<u64>)> {
         ("graph_get", json!({ "entities": ids(201) }), "entities", Some(200)),
         ("graph_search", json!({ "query": "" }), "query", Some(1)),
         ("graph_search", json!({ "query": "x".repeat(1_025) }), "query", Some(1_024)),
+        ("graph_search", json!({ "contains": { "tags": ids(257) } }), "filter.values", Some(256)),
         ("conversation_search", json!({ "session": "s" }), "agent", None),
         ("conversation_search", json!({ "authors": ids(65) }), "filter", Some(64)),
         (

@@ -74,6 +74,7 @@ async fn found(client: &Client) {
         (json!({ "query": "CZECH" }), vec!["ann"]),
         (json!({ "query": "tea" }), vec!["bob"]),
         (json!({ "where": { "age": 41.0 } }), vec!["bob"]),
+        (json!({ "contains": { "age": [41] } }), vec![]),
         (json!({ "entity_type": "person", "limit": 1 }), vec!["ann", "bob"]),
         (json!({ "query": "nothing like it" }), vec![]),
         (json!({ "limit": 2 }), vec!["acme", "ann", "bob"]),

@@ -1,7 +1,8 @@
 //! The operations on documents: their random generation, and their Rust form.
 
 use larder_kernel::{
-    CollectionName, Document, DocumentId, Embedding, Filter, PageRequest, PutMode, SearchRequest,
+    CollectionName, Document, DocumentId, Embedding, Filter, MetadataMode, MetadataUpdate, PageRequest,
+    PutMode, SearchRequest,
 };
 
 use crate::model::recorder::{json, json_text, owned_id, owned_text, with};
@@ -11,6 +12,7 @@ use crate::model::shared::{filter, limit, metadata, request};
 #[derive(Debug, Clone)]
 pub(in crate::model) enum Operation {
     Put { collection: CollectionName, documents: Vec<Document>, mode: PutMode },
+    UpdateMetadata { collection: CollectionName, updates: Vec<MetadataUpdate>, mode: MetadataMode },
     Get { collection: CollectionName, ids: Vec<DocumentId> },
     Search { collection: CollectionName, request: SearchRequest },
     SearchBatch { collection: CollectionName, requests: Vec<SearchRequest> },
@@ -18,13 +20,14 @@ pub(in crate::model) enum Operation {
     DeleteMatching { collection: CollectionName, filter: Filter },
     Count { collection: CollectionName, filter: Option<Filter> },
     List { collection: CollectionName, page: PageRequest<DocumentId> },
+    ListMatching { collection: CollectionName, filter: Filter, page: PageRequest<DocumentId> },
     Collections { page: PageRequest<CollectionName> },
     Drop { collection: CollectionName },
     Erase,
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[12, 3, 10, 3, 3, 3, 3, 3, 2, 1, 1]) {
+    match rng.weighted(&[12, 3, 10, 3, 3, 3, 3, 3, 2, 1, 1, 4, 3]) {
         1 => Operation::Get { collection: few(rng), ids: ids(rng) },
         2 => Operation::Search { collection: few(rng), request: search(rng) },
         3 => {
@@ -41,6 +44,16 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         8 => Operation::Collections { page: request(rng, |rng| valid(CollectionName::new(rng.id()))) },
         9 => Operation::Drop { collection: few(rng) },
         10 if rng.one_in(4) => Operation::Erase,
+        11 => Operation::UpdateMetadata {
+            collection: few(rng),
+            updates: updates(rng),
+            mode: rng.of(&[MetadataMode::Replace, MetadataMode::Merge]),
+        },
+        12 => Operation::ListMatching {
+            collection: few(rng),
+            filter: filter(rng),
+            page: request(rng, document),
+        },
         _ => Operation::Put {
             collection: few(rng),
             mode: rng.of(&[PutMode::Upsert, PutMode::IfAbsent]),
@@ -113,6 +126,12 @@ fn documents(rng: &mut Rng<'_>) -> Vec<Document> {
         .collect()
 }
 
+/// Draws up to three updates; sometimes none, or one id twice.
+fn updates(rng: &mut Rng<'_>) -> Vec<MetadataUpdate> {
+    let count = rng.of(&[1_usize, 2, 3, 1, 2, 0]);
+    (0..count).map(|_| MetadataUpdate::new(document(rng), metadata(rng))).collect()
+}
+
 fn search(rng: &mut Rng<'_>) -> SearchRequest {
     let mut request = SearchRequest::new(embedding(rng))
         .with_limit(limit(rng))
@@ -138,6 +157,14 @@ pub(super) fn documents_text(documents: &[Document]) -> String {
         )
     };
     format!("vec![{}]", documents.iter().map(document).collect::<Vec<_>>().join(", "))
+}
+
+/// Returns updates of metadata as an expression.
+pub(super) fn updates_text(updates: &[MetadataUpdate]) -> String {
+    let update = |update: &MetadataUpdate| {
+        format!("MetadataUpdate::new({}, {})", owned_id(&update.id), json(&update.metadata))
+    };
+    format!("vec![{}]", updates.iter().map(update).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns a search as an expression.

@@ -30,6 +30,9 @@ macro_rules! wrong {
     ($self:ident $contract:ident list($collection:ident, $page:ident)) => {
         $self.list_wrongly($collection, $page).await
     };
+    ($self:ident $contract:ident list_matching($collection:ident, $filter:ident, $page:ident)) => {
+        $self.list_matching_wrongly($collection, $filter, $page).await
+    };
     ($self:ident $contract:ident list_collections($page:ident)) => {
         $self.list_collections_wrongly($page).await
     };
@@ -47,6 +50,8 @@ wrong_stores! { Vectors VectorStore over InMemoryVectorStore with with_vectors, 
     deleting_what_matches_takes_10000_documents: MatchingCut => ["VEC-036"],
     a_count_ends_at_10000: CountCut => ["VEC-037"],
     a_page_ends_after_5000_documents: PageCut => ["VEC-038"],
+    a_filtered_page_ends_after_5000_documents: MatchingPageCut => ["VEC-052"],
+    a_filtered_listing_looks_at_10000_documents: MatchingLooksAtFirst => ["VEC-052"],
     a_page_ends_after_5000_collections: CollectionsCut => ["VEC-039"],
     an_erasure_takes_10000_documents: EraseCut => ["STORE-006"],
 }
@@ -141,6 +146,26 @@ impl Wrong {
     ) -> Result<Page<Document, DocumentId>> {
         let listed = self.inner.list(collection, page).await?;
         Ok(if self.defect == Defect::PageCut { cut(listed) } else { listed })
+    }
+
+    async fn list_matching_wrongly(
+        &self,
+        collection: &CollectionName,
+        filter: &Filter,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        let listed = self.inner.list_matching(collection, filter, page).await?;
+        Ok(match self.defect {
+            Defect::MatchingPageCut => cut(listed),
+            Defect::MatchingLooksAtFirst => match self.end(collection).await? {
+                Some(end) => {
+                    let items = listed.items.into_iter().filter(|document| document.id <= end);
+                    Page::new(items.collect(), listed.next.filter(|next| *next <= end))
+                }
+                None => listed,
+            },
+            _ => listed,
+        })
     }
 
     async fn list_collections_wrongly(

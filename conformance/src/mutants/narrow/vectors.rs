@@ -2,8 +2,8 @@
 
 use larder_agents::storage::InMemoryVectorStore;
 use larder_kernel::{
-    CollectionName, Document, ErrorKind, Filter, PageRequest, PutMode, PutReport, Result, SearchHit,
-    SearchRequest, Store, VectorStore,
+    CollectionName, Document, DocumentId, ErrorKind, Filter, Page, PageRequest, PutMode, PutReport, Result,
+    SearchHit, SearchRequest, Store, VectorStore,
 };
 
 use super::super::filters::{metadata_with_numbers, with_numbers};
@@ -22,6 +22,9 @@ macro_rules! wrong {
     ($self:ident $contract:ident delete_matching($collection:ident, $filter:ident)) => {
         $self.delete_matching_wrongly($collection, $filter).await
     };
+    ($self:ident $contract:ident list_matching($collection:ident, $filter:ident, $page:ident)) => {
+        $self.list_matching_wrongly($collection, $filter, $page).await
+    };
     ($self:ident $contract:ident count($collection:ident, $filter:ident)) => {
         $self.count_wrongly($collection, $filter).await
     };
@@ -37,6 +40,7 @@ wrong_stores! { Vectors VectorStore over InMemoryVectorStore with with_vectors, 
     a_batch_of_searches_takes_true_for_1: BatchTakesTrueForOne => ["VEC-032"],
     a_count_takes_true_for_1: CountTakesTrueForOne => ["VEC-037"],
     a_deletion_takes_true_for_1: DeletionTakesTrueForOne => ["VEC-036"],
+    a_listing_takes_true_for_1: ListingTakesTrueForOne => ["VEC-051"],
     another_dimension_is_unavailable: DimensionUnavailable => ["VEC-005"],
     a_lost_first_put_panics: FirstPutPanics => ["VEC-011"],
 }
@@ -116,6 +120,22 @@ impl Wrong {
             return self.inner.delete(collection, &ids.collect::<Vec<_>>()).await;
         }
         self.inner.delete_matching(collection, filter).await
+    }
+
+    async fn list_matching_wrongly(
+        &self,
+        collection: &CollectionName,
+        filter: &Filter,
+        page: PageRequest<DocumentId>,
+    ) -> Result<Page<Document, DocumentId>> {
+        let listed = self.inner.list_matching(collection, filter, page.clone()).await?;
+        if self.defect == Defect::ListingTakesTrueForOne {
+            let mut matching = self.matching(collection, filter).await?;
+            matching.retain(|document| page.after.as_ref().is_none_or(|after| document.id > *after));
+            let documents = matching.into_iter().map(|document| document.with_embedding(None)).collect();
+            return Ok(Page::from_surplus(documents, page.limit, |document: &Document| document.id.clone()));
+        }
+        Ok(listed)
     }
 
     async fn count_wrongly(&self, collection: &CollectionName, filter: Option<&Filter>) -> Result<u64> {

@@ -106,6 +106,10 @@ pub(super) async fn filters_take_paths_literally(context: Context) -> CaseResult
     entities_follow(context, filter_table::paths()).await
 }
 
+pub(super) async fn filters_examine_the_elements_of_arrays(context: Context) -> CaseResult {
+    entities_follow(context, filter_table::arrays()).await
+}
+
 pub(super) async fn filters_combine(context: Context) -> CaseResult {
     entities_follow(context, filter_table::groups()).await
 }

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use larder_kernel::limits::{
-    FILTER_NODES_MAX, FILTER_PATH_KEYS_MAX, ID_BYTES_MAX, JSON_DEPTH_MAX, METADATA_BYTES_MAX, PAGE_ITEMS_MAX,
-    TTL_MS_MAX, TTL_MS_MIN,
+    FILTER_ELEMENTS_MAX, FILTER_NODES_MAX, FILTER_PATH_KEYS_MAX, ID_BYTES_MAX, JSON_DEPTH_MAX,
+    METADATA_BYTES_MAX, PAGE_ITEMS_MAX, TTL_MS_MAX, TTL_MS_MIN,
 };
 use larder_kernel::{Filter, Metadata, Result};
 use serde_json::{Value, json};
@@ -169,12 +169,14 @@ pub(super) enum Operator {
     Lt,
     Lte,
     In,
+    ContainsAny,
+    ContainsAll,
     Exists,
     ContainsKey,
 }
 
 impl Operator {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Eq,
         Self::Ne,
         Self::Gt,
@@ -182,6 +184,8 @@ impl Operator {
         Self::Lt,
         Self::Lte,
         Self::In,
+        Self::ContainsAny,
+        Self::ContainsAll,
         Self::Exists,
         Self::ContainsKey,
     ];
@@ -199,6 +203,8 @@ impl Operator {
             Self::Lt => Filter::lt(keys, operand),
             Self::Lte => Filter::lte(keys, operand),
             Self::In => Filter::is_in(keys, [json!(1), operand]),
+            Self::ContainsAny => Filter::contains_any(keys, [json!(1), operand]),
+            Self::ContainsAll => Filter::contains_all(keys, [json!(1), operand]),
             Self::Exists => Filter::exists(keys),
             Self::ContainsKey => Filter::contains_key(keys, "k"),
         }
@@ -263,6 +269,12 @@ fn groups() -> Vec<BadFilter> {
         }),
         row("one of too many values", "filter.values", at_most(PAGE_ITEMS_MAX), |_| {
             Filter::is_in("marker", 0..10_001)
+        }),
+        row("any of too many elements", "filter.values", at_most(FILTER_ELEMENTS_MAX), |_| {
+            Filter::contains_any("marker", 0..=FILTER_ELEMENTS_MAX)
+        }),
+        row("all of too many elements", "filter.values", at_most(FILTER_ELEMENTS_MAX), |_| {
+            Filter::contains_all("marker", 0..=FILTER_ELEMENTS_MAX)
         }),
         row("NUL as the key of a filter", "filter.key", NUL, |_| Filter::contains_key("marker", "\0")),
         row("NUL in the key of a filter", "filter.key", NUL, |_| Filter::contains_key("marker", "a\0b")),

@@ -1,12 +1,15 @@
 //! Invalid calls of [`VectorStore`](larder_kernel::VectorStore).
 
+mod updates;
+
 use std::sync::LazyLock;
 
 use larder_kernel::limits::{
     BATCH_DOCUMENTS_MAX, BATCH_SEARCHES_MAX, DIMENSIONS_MAX, DOCUMENT_BYTES_MAX, PAGE_ITEMS_MAX,
 };
 use larder_kernel::{
-    CollectionName, Document, DocumentId, Embedding, Metadata, PageRequest, PutMode, Result, SearchRequest,
+    CollectionName, Document, DocumentId, Embedding, Filter, Metadata, PageRequest, PutMode, Result,
+    SearchRequest,
 };
 
 use super::inputs::{
@@ -23,6 +26,7 @@ pub(super) fn tables() -> Vec<Table> {
     all.extend([
         table("embedding", embeddings()),
         table("dimension", dimensions()),
+        table("update", updates::rows()),
         table("page_that_is_too_long", pages()),
         table("search", searches()),
         table("id", ids()),
@@ -54,6 +58,7 @@ enum Filtering {
     SearchBatch,
     DeleteMatching,
     Count,
+    ListMatching,
 }
 
 fn filtered() -> Vec<Table> {
@@ -62,6 +67,7 @@ fn filtered() -> Vec<Table> {
         (Filtering::SearchBatch, "batch_of_searches"),
         (Filtering::DeleteMatching, "deletion"),
         (Filtering::Count, "count"),
+        (Filtering::ListMatching, "listing"),
     ];
     let mut all = Vec::new();
     for (way, name) in ways {
@@ -80,6 +86,7 @@ fn filter(way: Filtering, bad: BadFilter, stand: Stand) -> Refusal {
         Filtering::SearchBatch => "vectors.search_batch",
         Filtering::DeleteMatching => "vectors.delete_matching",
         Filtering::Count => "vectors.count",
+        Filtering::ListMatching => "vectors.list_matching",
     };
     Refusal::new(call, what, field, limit, move |stores| {
         let filter = stand(make(operator));
@@ -93,6 +100,9 @@ fn filter(way: Filtering, bad: BadFilter, stand: Stand) -> Refusal {
                 }
                 Filtering::DeleteMatching => store.delete_matching(&kept()?, &filter).await.map(drop),
                 Filtering::Count => store.count(&kept()?, Some(&filter)).await.map(drop),
+                Filtering::ListMatching => {
+                    store.list_matching(&kept()?, &filter, PageRequest::default()).await.map(drop)
+                }
             }
         })
     })
@@ -268,6 +278,19 @@ fn pages() -> Vec<Refusal> {
                     })
                 }));
             }
+            rows.push(Refusal::new(
+                "vectors.list_matching",
+                format!("matching documents after {after:?}: {what}"),
+                "limit",
+                most,
+                move |stores| {
+                    Box::pin(async move {
+                        let after = after.map(DocumentId::new).transpose()?;
+                        let page = PageRequest::first(count).with_after(after);
+                        stores.vectors()?.list_matching(&kept()?, &Filter::all([]), page).await.map(drop)
+                    })
+                },
+            ));
             rows.push(Refusal::new(
                 "vectors.list_collections",
                 format!("collections after {after:?}: {what}"),

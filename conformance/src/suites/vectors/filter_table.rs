@@ -58,6 +58,8 @@ fn others() -> Vec<Value> {
         json!([null]),
         json!([[]]),
         json!([true]),
+        json!(["a", 1, null, {"a": 1}, [1]]),
+        json!(["1", 2, "ab", "é"]),
         json!({}),
         json!({"a": 1}),
         json!({"a": 1.0}),
@@ -176,6 +178,37 @@ pub(crate) fn paths() -> Vec<Filter> {
     filters
 }
 
+/// Returns filters over the elements of arrays.
+pub(crate) fn arrays() -> Vec<Filter> {
+    let mut filters = Vec::new();
+    for value in values() {
+        filters.push(Filter::contains_any("v", [value.clone()]));
+        filters.push(Filter::contains_all("v", [value.clone(), value]));
+    }
+    let none = Vec::<Value>::new;
+    filters.extend([
+        Filter::contains_any("v", none()),
+        Filter::contains_all("v", none()),
+        Filter::contains_any("v", [json!("a"), json!(2)]),
+        Filter::contains_all("v", [json!("a"), json!(1.0)]),
+        Filter::contains_all("v", [json!(2), json!(1)]),
+        Filter::contains_all("v", [json!(1), json!(2), json!(3)]),
+        Filter::contains_any("v", [json!(true), json!({"a": 1.0})]),
+        Filter::contains_all("v", [json!([1.0]), json!(null)]),
+        Filter::contains_any(["v", "a"], [json!(1)]),
+        Filter::contains_all(["v", "a"], [json!({"b": "c"})]),
+        Filter::contains_any(["v", "0"], [json!(1)]),
+        Filter::contains_any("absent", [json!(null)]),
+        Filter::contains_all("absent", none()),
+        !Filter::contains_any("v", [json!(1)]),
+        !Filter::contains_all("v", none()),
+        Filter::contains_any("v", [json!(1)]) & !Filter::contains_all("v", [json!("a")]),
+        Filter::contains_any("v", (0..256).map(|number| json!(number))),
+        Filter::contains_all("v", (0..256).map(|_| json!(1))),
+    ]);
+    filters
+}
+
 /// Returns groups, empty groups and negations of them.
 pub(crate) fn groups() -> Vec<Filter> {
     let (one, flag, name) = (Filter::eq("v", 1), Filter::eq("w", true), Filter::eq("x", "A"));
@@ -231,7 +264,7 @@ mod tests {
 
     #[test]
     fn everything_in_the_table_is_allowed() {
-        for filter in [equality(), order(), paths(), groups(), at_limits()].concat() {
+        for filter in [equality(), order(), paths(), arrays(), groups(), at_limits()].concat() {
             filter.check("test").unwrap();
         }
         for metadata in stored() {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use larder_kernel::limits::{BATCH_DOCUMENTS_MAX, PAGE_ITEMS_MAX};
 use larder_kernel::{
-    CollectionName, Contract, Document, DocumentId, Filter, Metadata, PageRequest, PutMode, SearchHit,
-    SearchRequest, VectorStore,
+    CollectionName, Contract, Document, DocumentId, Filter, Metadata, MetadataMode, MetadataUpdate,
+    PageRequest, PutMode, SearchHit, SearchRequest, VectorStore,
 };
 
 use super::support::{collection, embedding, id, list_all, near, tagged};
@@ -19,6 +19,7 @@ const CONTRACT: Contract = Contract::Vectors;
 pub(crate) fn rows() -> Vec<Row> {
     vec![
         ("put", case!(Vectors, "VEC-002", many_existing_documents_are_ignored)),
+        ("update_metadata", case!(Vectors, "VEC-045", metadata_of_many_documents_is_updated)),
         ("get", case!(Vectors, "VEC-013", many_documents_are_read_in_the_order_of_ids)),
         ("search", case!(Vectors, "VEC-023", a_search_of_many_documents_fills_its_limit)),
         ("search", case!(Vectors, "VEC-024", a_filter_finds_the_last_of_many_documents)),
@@ -27,6 +28,7 @@ pub(crate) fn rows() -> Vec<Row> {
         ("delete_matching", case!(Vectors, "VEC-036", many_matching_documents_are_deleted)),
         ("count", case!(Vectors, "VEC-037", many_documents_are_counted)),
         ("list", case!(Vectors, "VEC-038", many_documents_are_listed_once)),
+        ("list_matching", case!(Vectors, "VEC-052", many_matching_documents_are_listed_once)),
         ("list_collections", case!(Vectors, "VEC-039", many_collections_are_listed_once)),
         ("drop_collection", case!(Vectors, "VEC-040", a_collection_of_many_documents_is_dropped)),
         ("erase", case!(Vectors, "STORE-006", erasing_many_documents_leaves_none)),
@@ -115,6 +117,19 @@ async fn many_existing_documents_are_ignored(context: Context) -> CaseResult {
         expect::equal("documents written and ignored", &counts, &(0, batch.len()))?;
     }
     Ok(())
+}
+
+async fn metadata_of_many_documents_is_updated(context: Context) -> CaseResult {
+    let (stores, collection, many) = long(&context).await?;
+    let ids = (0..many).map(|number| id(&name(number))).collect::<CaseResult<Vec<_>>>()?;
+    for batch in ids.chunks(BATCH_DOCUMENTS_MAX) {
+        let metadata = Metadata::new().with("seen", true);
+        let updates = batch.iter().map(|id| MetadataUpdate::new(id.clone(), metadata.clone()));
+        let report = stores.a.update_metadata(&collection, updates.collect(), MetadataMode::Merge).await?;
+        expect::equal("documents updated", &(report.updated.len(), report.missing.len()), &(batch.len(), 0))?;
+    }
+    let seen = Filter::eq("seen", true) & Filter::exists("even");
+    expect::equal("documents with the key", &stores.b.count(&collection, Some(&seen)).await?, &count(many))
 }
 
 async fn many_documents_are_read_in_the_order_of_ids(context: Context) -> CaseResult {
@@ -214,6 +229,31 @@ async fn many_documents_are_listed_once(context: Context) -> CaseResult {
     }
     let page = stores.b.list(&collection, PageRequest::first(10_000)).await?;
     expect::equal("the documents of the longest page", &page.items.len(), &many.min(10_000))
+}
+
+async fn many_matching_documents_are_listed_once(context: Context) -> CaseResult {
+    let (stores, collection, many) = large(&context).await?;
+    let filters = [
+        (Filter::eq("rare", false), many - 1, 0),
+        (Filter::eq("even", true), many.div_ceil(2), 0),
+        (Filter::eq("rare", true), 1, many - 1),
+    ];
+    for (filter, expected, first) in filters {
+        for limit in [10_000, 977] {
+            let (mut found, mut page) = (Vec::new(), PageRequest::first(limit));
+            loop {
+                let part = stores.b.list_matching(&collection, &filter, page).await?;
+                found.extend(part.items.into_iter().map(|document| document.id));
+                let Some(next) = part.next else { break };
+                page = PageRequest::after(next, limit);
+            }
+            expect::equal(&format!("the number of {filter:?}"), &found.len(), &expected)?;
+            let ordered = found.windows(2).all(|pair| pair[0] < pair[1]);
+            expect::that(ordered, "each document once, in byte order", found.first())?;
+            expect::equal("the first", &found.first().map(DocumentId::as_str), &Some(name(first).as_str()))?;
+        }
+    }
+    Ok(())
 }
 
 async fn many_collections_are_listed_once(context: Context) -> CaseResult {

@@ -18,7 +18,14 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn filters() -> Vec<Filter> {
-    [filter_table::equality(), filter_table::order(), filter_table::paths(), filter_table::groups()].concat()
+    [
+        filter_table::equality(),
+        filter_table::order(),
+        filter_table::paths(),
+        filter_table::arrays(),
+        filter_table::groups(),
+    ]
+    .concat()
 }
 
 async fn write(store: &dyn VectorStore) -> CaseResult<Vec<Document>> {

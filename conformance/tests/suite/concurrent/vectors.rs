@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use larder_agents::storage::InMemoryVectorStore;
 use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
-    CollectionInfo, CollectionName, Document, DocumentId, Filter, Page, PageRequest, PutMode, PutReport,
-    Result, SearchHit, SearchRequest,
+    CollectionInfo, CollectionName, Document, DocumentId, Filter, MetadataMode, MetadataReport,
+    MetadataUpdate, Page, PageRequest, PutMode, PutReport, Result, SearchHit, SearchRequest,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -20,6 +20,8 @@ enum Defect {
     DeletesFirst,
     /// Counts, waits, and deletes.
     CountsBeforeDeletion,
+    /// Reads the metadata, waits, and replaces it by the merged one.
+    MergesLate,
     /// Searches through an index that lags by one write.
     IndexBehind,
 }
@@ -73,6 +75,25 @@ wrong! {
             self.inner.delete(collection, ids).await
         }
 
+        async fn update_metadata(
+            &self,
+            collection: &CollectionName,
+            mut updates: Vec<MetadataUpdate>,
+            mode: MetadataMode,
+        ) -> Result<MetadataReport> {
+            if self.defect != Defect::MergesLate {
+                return self.inner.update_metadata(collection, updates, mode).await;
+            }
+            for update in &mut updates {
+                let ids = std::slice::from_ref(&update.id);
+                if let Some(there) = self.inner.get(collection, ids).await?.pop().flatten() {
+                    update.metadata = update.apply(&there.metadata, mode)?;
+                }
+            }
+            pause().await;
+            self.inner.update_metadata(collection, updates, MetadataMode::Replace).await
+        }
+
         async fn search(
             &self,
             collection: &CollectionName,
@@ -90,6 +111,8 @@ wrong! {
     delete_matching(collection: &CollectionName, filter: &Filter) -> u64;
     count(collection: &CollectionName, filter: Option<&Filter>) -> u64;
     list(collection: &CollectionName, page: PageRequest<DocumentId>) -> Page<Document, DocumentId>;
+    list_matching(collection: &CollectionName, filter: &Filter, page: PageRequest<DocumentId>)
+        -> Page<Document, DocumentId>;
     list_collections(page: PageRequest<CollectionName>) -> Page<CollectionInfo, CollectionName>;
     drop_collection(collection: &CollectionName) -> bool;
 }
@@ -102,6 +125,11 @@ fn the_control_is_explained() {
 #[test]
 fn a_put_that_looks_first_and_writes_later_is_caught() {
     assert_caught(&["VEC-010", "VEC-031", "VEC-034", "STORE-002"], &backend(Defect::TwoCreators));
+}
+
+#[test]
+fn a_merge_that_reads_first_and_writes_later_is_caught() {
+    assert_caught(&["VEC-048", "STORE-002", "VEC-031"], &backend(Defect::MergesLate));
 }
 
 #[test]

@@ -142,7 +142,7 @@ pub struct Document {
     /// The text: any UTF-8 up to 1 MiB.
     pub content: String,
     /// The embedding; `None` asks the store's embedder to compute it. A document that was read from a store
-    /// always has one.
+    /// has one, except in [`list_matching`](super::VectorStore::list_matching), which leaves embeddings out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding: Option<Embedding>,
     /// The metadata that filters match.

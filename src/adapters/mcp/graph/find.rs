@@ -1,5 +1,6 @@
 //! Reading the graph.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use larder_kernel::storage::graph::{check_entity_query, check_neighbors, check_relationship_query};
@@ -144,6 +145,9 @@ pub(crate) struct SearchInput {
     /// Find only entities whose properties have these values.
     #[serde(default, rename = "where")]
     equal: Map<String, Value>,
+    /// Find only entities whose properties are lists that contain all of these values.
+    #[serde(default)]
+    contains: BTreeMap<String, Vec<Value>>,
     /// The maximum number of entities; the default is 50.
     #[serde(default)]
     limit: Limit,
@@ -166,7 +170,8 @@ pub(crate) async fn search(shared: Arc<Shared>, input: SearchInput) -> Result<Se
     let PageRequest { mut after, limit, .. } = page(OPERATION, input.cursor.as_deref(), &input.limit)?;
     let text = input.query.as_deref().map(|text| argument::query(OPERATION, text)).transpose()?;
     let conditions = input.equal.into_iter().map(|(key, value)| Filter::eq(key, value));
-    let filter = Filter::all(conditions.collect::<Vec<_>>());
+    let lists = input.contains.into_iter().map(|(key, values)| Filter::contains_all(key, values));
+    let filter = Filter::all(conditions.chain(lists).collect::<Vec<_>>());
     let query = EntityQuery::default()
         .with_type(optional(input.entity_type.as_ref())?)
         .with_filter((filter != Filter::And(Vec::new())).then_some(filter));

@@ -25,6 +25,8 @@ fn values() -> Vec<Value> {
         json!("é"),
         json!([1, 2]),
         json!([1.0, 2]),
+        json!([]),
+        json!(["a", [2]]),
         json!({}),
         json!({"k": 1}),
         json!({"k": "deep"}),
@@ -53,6 +55,10 @@ fn leaves(values: &[Value]) -> Vec<Filter> {
         filters.extend([
             Filter::exists(field.clone()),
             Filter::contains_key(field.clone(), "k"),
+            Filter::contains_any(field.clone(), [json!(2.0), json!("a")]),
+            Filter::contains_any(field.clone(), Vec::<Value>::new()),
+            Filter::contains_all(field.clone(), [json!(2), json!(1.0)]),
+            Filter::contains_all(field.clone(), Vec::<Value>::new()),
             Filter::is_in(field.clone(), values.iter().step_by(3).cloned()),
             Filter::is_in(field.clone(), Vec::<Value>::new()),
         ]);
