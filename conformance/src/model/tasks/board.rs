@@ -158,11 +158,8 @@ impl Tasks {
             let statuses: Vec<String> =
                 query.statuses.iter().map(|status| format!("TaskStatus::{status:?}")).collect();
             let query = format!("&TaskQuery::in_statuses([{}])", statuses.join(", "));
-            format!(
-                "list_tasks({}, {query}, {})",
-                shown(board),
-                page(&request, |key| format!("TaskPosition::new({})", key.get()))
-            )
+            let page = page(&request, |at: &TaskPosition| format!("TaskPosition::new({})", at.get()));
+            format!("list_tasks({}, {query}, {page})", shown(board))
         });
         let wanted = tasks.iter().filter(|task| query.wants(task.status)).cloned();
         let expected = request
