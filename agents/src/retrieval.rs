@@ -1,8 +1,8 @@
 //! Searches whose hits differ from each other.
 //!
 //! The nearest documents often repeat one another: versions of one text, or parts that overlap. A
-//! [`DiverseSearch`] takes more candidates than it returns. It chooses candidates that are similar to the query
-//! and unlike the ones already chosen.
+//! [`DiverseSearch`] takes more candidates than it returns. It chooses candidates that are similar to the
+//! query and unlike the ones already chosen.
 //!
 //! # Source
 //! Maximal marginal relevance is from Carbonell and Goldstein, *The Use of MMR, Diversity-Based Reranking for
