@@ -170,7 +170,7 @@ impl Wrong {
         let number = |at: Revision| Revision::new(at.get());
         match self.defect {
             Defect::WriteIgnoresTtl => {
-                writes = with_options(writes, |options| options.with_ttl(None::<Duration>))
+                writes = with_options(writes, |options| options.with_ttl(None::<Duration>));
             }
             Defect::WriteDeletesNothing => {
                 let count = writes.len();

@@ -338,7 +338,7 @@ async fn a_read_survives_a_rename(context: Context) -> CaseResult {
         };
         match rest.await {
             Ok(()) => {
-                expect::that(got == old, "the old blob, whole", format!("{} bytes, others", got.len()))?
+                expect::that(got == old, "the old blob, whole", format!("{} bytes, others", got.len()))?;
             }
             // The store may be unable to deliver the rest. It may not deliver other bytes.
             refused => {

@@ -189,6 +189,8 @@ async fn a_page_of_entries_sees_whole_writes(context: Context) -> CaseResult {
 }
 
 const WORKERS: usize = 8;
+/// A worker, and the revisions of its writes if it won.
+type Attempt = (usize, Option<Vec<Option<Revision>>>);
 
 async fn one_of_concurrent_writes_at_a_revision_succeeds(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
@@ -198,7 +200,7 @@ async fn one_of_concurrent_writes_at_a_revision_succeeds(context: Context) -> Ca
             0 => KeyValueCondition::AtRevision(set(&*stores.a, &bucket, "head", "start").await?),
             _ => KeyValueCondition::Absent,
         };
-        let mut workers: JoinSet<CaseResult<(usize, Option<Vec<Option<Revision>>>)>> = JoinSet::new();
+        let mut workers: JoinSet<CaseResult<Attempt>> = JoinSet::new();
         for worker in 0..WORKERS {
             let (store, bucket) = (turn(&stores.a, &stores.b, worker), bucket.clone());
             let text = worker.to_string();

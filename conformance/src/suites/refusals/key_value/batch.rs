@@ -167,7 +167,7 @@ fn deleted() -> Vec<Refusal> {
 }
 
 fn entries(
-    what: String,
+    what: &str,
     field: &'static str,
     rule: Rule,
     (bucket, prefix): (&'static str, &'static str),
@@ -191,14 +191,14 @@ fn entries(
 
 fn listed() -> Vec<Refusal> {
     let row = |(what, rule, prefix): (&str, Rule, &'static str)| {
-        BUCKETS.map(|bucket| entries(what.to_owned(), "prefix", rule, (bucket, prefix), 1)).concat()
+        BUCKETS.map(|bucket| entries(what, "prefix", rule, (bucket, prefix), 1)).concat()
     };
     prefixes().flat_map(row).collect()
 }
 
 fn pages() -> Vec<Refusal> {
     let row = |(what, rule, count): (&str, Rule, usize)| {
-        BUCKETS.map(|bucket| entries(what.to_owned(), "limit", rule, (bucket, "kept"), count)).concat()
+        BUCKETS.map(|bucket| entries(what, "limit", rule, (bucket, "kept"), count)).concat()
     };
     limits().into_iter().flat_map(row).collect()
 }

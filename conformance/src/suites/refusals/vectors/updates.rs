@@ -8,7 +8,7 @@ use super::super::inputs::{PLACES, Rule, TWICE, among, at_least, at_most, metada
 
 /// A function that makes a batch of metadata and a number: the position of the invalid update, or the number
 /// of updates.
-type Make = fn(Metadata, usize) -> Result<Vec<MetadataUpdate>>;
+type Make = fn(&Metadata, usize) -> Result<Vec<MetadataUpdate>>;
 
 /// The description, the field of the error, the rule, the batch, its metadata, and its number.
 type BadUpdates = (String, &'static str, Rule, Make, Metadata, usize);
@@ -21,17 +21,17 @@ fn good() -> Metadata {
     Metadata::new().with("good", 1)
 }
 
-fn among_good(bad: Metadata, at: usize) -> Result<Vec<MetadataUpdate>> {
-    Ok(among([update("kept-a", &good())?, update("new", &good())?], update("kept-b", &bad)?, at))
+fn among_good(bad: &Metadata, at: usize) -> Result<Vec<MetadataUpdate>> {
+    Ok(among([update("kept-a", &good())?, update("new", &good())?], update("kept-b", bad)?, at))
 }
 
-fn twice(metadata: Metadata, at: usize) -> Result<Vec<MetadataUpdate>> {
-    let others = [update("kept-b", &metadata)?, update("kept-a", &metadata)?];
-    Ok(among(others, update("kept-b", &metadata)?, at))
+fn twice(metadata: &Metadata, at: usize) -> Result<Vec<MetadataUpdate>> {
+    let others = [update("kept-b", metadata)?, update("kept-a", metadata)?];
+    Ok(among(others, update("kept-b", metadata)?, at))
 }
 
-fn many(metadata: Metadata, count: usize) -> Result<Vec<MetadataUpdate>> {
-    (0..count).map(|number| update(&format!("n{number}"), &metadata)).collect()
+fn many(metadata: &Metadata, count: usize) -> Result<Vec<MetadataUpdate>> {
+    (0..count).map(|number| update(&format!("n{number}"), metadata)).collect()
 }
 
 fn bad() -> Vec<BadUpdates> {
@@ -59,7 +59,7 @@ pub(super) fn rows() -> Vec<Refusal> {
                     let metadata = metadata.clone();
                     Box::pin(async move {
                         let (store, collection) = (stores.vectors()?, CollectionName::new(collection)?);
-                        store.update_metadata(&collection, make(metadata, number)?, mode).await.map(drop)
+                        store.update_metadata(&collection, make(&metadata, number)?, mode).await.map(drop)
                     })
                 }));
             }
