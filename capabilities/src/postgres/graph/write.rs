@@ -73,7 +73,8 @@ async fn insert(
         .await?)
 }
 
-/// Writes entities whose rows this transaction has locked.
+/// Writes entities whose rows this transaction has locked. Without the array of ids, a plan without
+/// statistics would compare every entity of the namespace with the whole batch.
 async fn update(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -85,7 +86,7 @@ async fn update(
         "UPDATE larder.entities e SET entity_type = given.kind, properties = given.properties,
              revision = nextval('larder.entity_revisions')
          FROM unnest($2::text[], $3::text[], $4::text[]) AS given (id, kind, properties)
-         WHERE e.namespace = $1 AND e.id = given.id RETURNING e.id, e.revision, false",
+         WHERE e.namespace = $1 AND e.id = ANY($2) AND e.id = given.id RETURNING e.id, e.revision, false",
     )
     .bind(namespace.as_str())
     .bind(ids)
