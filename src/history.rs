@@ -72,6 +72,43 @@ impl History {
         self.append_many(thread, messages, AppendOptions::default().with_idempotency_key(key)).await
     }
 
+    /// Appends messages if the thread's last position is still `last`, as
+    /// [`thread_info`](larder_kernel::HistoryProvider::thread_info) returned it. Of two writers that read the
+    /// same state, exactly one succeeds.
+    ///
+    /// ```
+    /// use larder::ErrorKind;
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// # let stores = larder::open("memory:").await?;
+    /// let history = stores.history()?;
+    /// let thread = Thread::new("assistant", "session-1")?;
+    /// let last = history.thread_info(&thread).await?.last;
+    /// let seen = history.tail(&thread, 20).await?;
+    /// // …decide on an answer to what was seen…
+    /// history.append_if_last(&thread, last, [ChatMessage::assistant("Hello")]).await?;
+    ///
+    /// let lost = history.append_if_last(&thread, last, [ChatMessage::assistant("Hi")]).await;
+    /// assert_eq!(lost.unwrap_err().kind(), ErrorKind::Conflict);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`append_many`](larder_kernel::HistoryProvider::append_many); `Conflict` if the thread has changed.
+    /// Then read the thread again, `thread_info` first.
+    pub async fn append_if_last(
+        &self,
+        thread: &Thread,
+        last: Seq,
+        messages: impl IntoIterator<Item = ChatMessage> + Send,
+    ) -> Result<Appended> {
+        let messages = messages.into_iter().collect();
+        self.append_many(thread, messages, AppendOptions::default().with_if_last(last)).await
+    }
+
     /// Returns the newest `limit` messages, oldest first; at most 10,000. O(limit), for a thread of any
     /// length.
     ///

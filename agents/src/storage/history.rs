@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    append_digest, check_after, check_append, check_before, check_fork, check_limit, check_replace,
-    check_tail_matching, check_ttl,
+    append_digest, check_after, check_append, check_before, check_fork, check_if_last, check_limit,
+    check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
@@ -205,6 +205,7 @@ impl Store for InMemoryHistoryProvider {
         OptionSet::of(&[
             RequestOption::AppendIdempotencyKey,
             RequestOption::AppendTtl,
+            RequestOption::AppendIfLast,
             RequestOption::MessagesOfAgents,
             RequestOption::MessagesOfRoles,
         ])
@@ -250,6 +251,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
             {
                 return Ok(first_answer);
             }
+            check_if_last(OPERATION, options.if_last, state.last())?;
             let appended = state.append(OPERATION, &self.backend, messages, key)?;
             match options.ttl {
                 Some(ttl) => state.set_ttl(Some(ttl), now_ms()),

@@ -123,7 +123,7 @@ store! {
     PostgresHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
-    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
+    options: [AppendIdempotencyKey, AppendTtl, AppendIfLast, MessagesOfAgents, MessagesOfRoles],
     erase: {
         // In steps, so that no statement exceeds its time limit.
         while store
@@ -148,7 +148,8 @@ impl HistoryProvider for PostgresHistoryProvider {
             prepare(APPEND, messages, options.idempotency_key, |messages| Batch::new(APPEND, messages))
                 .await?;
         let repeatable = key.is_some();
-        let append = write::Append { address: self.address(thread), batch, key, ttl: options.ttl };
+        let (address, ttl, if_last) = (self.address(thread), options.ttl, options.if_last);
+        let append = write::Append { address, batch, key, ttl, if_last };
         let appended = append_batcher::append(&self.appends, append).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }

@@ -77,7 +77,7 @@ store! {
     RedisHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
-    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
+    options: [AppendIdempotencyKey, AppendTtl, AppendIfLast, MessagesOfAgents, MessagesOfRoles],
     erase: store.index.erase("history.erase").await,
 }
 
@@ -95,7 +95,8 @@ impl HistoryProvider for RedisHistoryProvider {
                 .await?;
         let repeatable = key.is_some();
         let address = self.address(thread);
-        let appended = write::append(&self.index, &self.fast, &address, batch, key, options.ttl).await;
+        let options = write::Append { key, ttl: options.ttl, if_last: options.if_last };
+        let appended = write::append(&self.index, &self.fast, &address, batch, options).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 

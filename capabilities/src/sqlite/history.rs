@@ -140,7 +140,7 @@ store! {
     SqliteHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
-    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
+    options: [AppendIdempotencyKey, AppendTtl, AppendIfLast, MessagesOfAgents, MessagesOfRoles],
     erase: {
         let namespace = store.namespace.clone();
         let job = move |sql: &Connection| {
@@ -166,7 +166,8 @@ impl HistoryProvider for SqliteHistoryProvider {
         })
         .await?;
         let address = self.address(thread);
-        let job = move |sql: &Connection| write::append(sql, &address, &messages, key.as_ref(), options.ttl);
+        let options = write::Append { key, ttl: options.ttl, if_last: options.if_last };
+        let job = move |sql: &Connection| write::append(sql, &address, &messages, &options);
         self.engine.write(OPERATION, job).await
     }
 

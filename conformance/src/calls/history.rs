@@ -67,6 +67,14 @@ calls! { History, history;
         let ttl = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_secs(3_600)));
         store.append_many(&Thread::new("agent", "their")?, batch("new")?, ttl).await
     }
+    "append_many/on_the_last_number" => |store| {
+        let options = AppendOptions::default().with_if_last(Seq::new(4));
+        store.append_many(&thread()?, batch("more")?, options).await
+    }
+    "append_many/on_another_number" => |store| {
+        let options = AppendOptions::default().with_if_last(Seq::new(6));
+        store.append_many(&thread()?, batch("more")?, options).await
+    }
     "get_messages" => |store| { store.get_messages(&thread()?, 1, 10).await }
     "tail" => |store| { store.tail(&thread()?, None, 10).await }
     "tail/before" => |store| { store.tail(&thread()?, Some(Seq::new(4)), 10).await }

@@ -48,7 +48,7 @@ impl Batch {
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Op {
-    Append { batch: Batch, key: Option<u8> },
+    Append { batch: Batch, key: Option<u8>, if_last: Option<i64> },
     Get { offset: u8, limit: u8 },
     Tail { before: Option<i64>, limit: u8 },
     After { after: i64, limit: u8 },
@@ -123,16 +123,17 @@ fn seen(stored: &[StoredMessage]) -> Answer {
     Answer::Messages(stored.iter().map(one).collect())
 }
 
-fn append(rng: &mut Rng, turn: Turn) -> Op {
+fn append(memory: &Memory, rng: &mut Rng, turn: Turn) -> Op {
     let count = rng.below(3) + 1;
     if rng.percent(70) {
-        return Op::Append { batch: Batch { first: turn.value() * 10, count }, key: None };
+        let if_last = rng.percent(25).then_some(memory.last);
+        return Op::Append { batch: Batch { first: turn.value() * 10, count }, key: None, if_last };
     }
     // The same key usually has the same messages, but not always.
     let key = rng.below(KEYS);
     let other = u32::from(rng.percent(15));
     let batch = Batch { first: 90_000 + u32::from(key) * 100 + other * 10, count: key + 1 };
-    Op::Append { batch, key: Some(key) }
+    Op::Append { batch, key: Some(key), if_last: None }
 }
 
 fn replace(memory: &Memory, rng: &mut Rng, turn: Turn) -> Option<Op> {
@@ -158,7 +159,7 @@ impl Subject for OneThread {
 
     fn choose(memory: &Memory, rng: &mut Rng, turn: Turn, _: &Capabilities) -> Op {
         match rng.below(100) {
-            0..42 => append(rng, turn),
+            0..42 => append(memory, rng, turn),
             42..50 => Op::Get { offset: 0, limit: 100 },
             50..54 => Op::Get { offset: rng.below(6), limit: rng.below(6) },
             54..60 => Op::Tail { before: None, limit: rng.below(6) },
@@ -174,8 +175,8 @@ impl Subject for OneThread {
     async fn call(store: &Self::Store, op: &Op) -> Result<Answer> {
         let thread = thread()?;
         match *op {
-            Op::Append { batch, key } => {
-                let mut options = AppendOptions::default();
+            Op::Append { batch, key, if_last } => {
+                let mut options = AppendOptions::default().with_if_last(if_last.map(Seq::new));
                 if let Some(key) = key {
                     options = options.with_idempotency_key(IdempotencyKey::new(format!("key{key}"))?);
                 }
@@ -227,6 +228,8 @@ impl Subject for OneThread {
         match (op, reply) {
             (Op::Append { key: Some(_), .. }, Reply::Answered(_)) => "HIST-011",
             (Op::Append { key: Some(_), .. }, _) => "HIST-008",
+            (Op::Append { if_last: Some(_), .. }, Reply::Answered(_)) => "HIST-109",
+            (Op::Append { if_last: Some(_), .. }, _) => "HIST-106",
             (Op::Append { .. }, _) => "HIST-005",
             (Op::Get { .. } | Op::Tail { .. } | Op::After { .. }, _) => "HIST-004",
             (Op::Info, _) => "HIST-031",
@@ -239,8 +242,11 @@ impl Subject for OneThread {
 
     fn show_op(op: &Op) -> String {
         match op {
-            Op::Append { batch, key: None } => format!("append {}", show_batch(*batch)),
-            Op::Append { batch, key: Some(key) } => format!("append {} as key{key}", show_batch(*batch)),
+            Op::Append { batch, key, if_last } => {
+                let key = key.map(|key| format!(" as key{key}")).unwrap_or_default();
+                let if_last = if_last.map(|last| format!(" if the last is {last}")).unwrap_or_default();
+                format!("append {}{key}{if_last}", show_batch(*batch))
+            }
             Op::Get { offset, limit } => format!("get {limit} from {offset}"),
             Op::Tail { before: None, limit } => format!("tail {limit}"),
             Op::Tail { before: Some(before), limit } => format!("tail {limit} before {before}"),

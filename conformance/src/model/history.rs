@@ -157,8 +157,8 @@ impl Subject for History {
 
     async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
-            Operation::Append { thread, messages, times, options } => {
-                self.append(store, (thread, messages, *times, options), recorder).await?;
+            Operation::Append { thread, messages, times, options, if_last } => {
+                self.append(store, (thread, messages, *times, options, *if_last), recorder).await?;
                 match messages.first().filter(|_| *times > 1) {
                     // Messages that another writer appended come after all of them.
                     Some(one) => {

@@ -73,7 +73,7 @@ defects! { History;
     a_replacement_drops_later_messages: ReplaceDropsLater => ["HIST-050"],
     positions_name_no_generation: GenerationUnnamed => ["HIST-099"],
     the_generation_of_a_position_is_ignored: GenerationIgnored =>
-        ["HIST-100", "HIST-101", "HIST-102", "HIST-103", "HIST-104", "HIST-105"],
+        ["HIST-100", "HIST-101", "HIST-102", "HIST-103", "HIST-104", "HIST-105", "HIST-111"],
 }
 
 #[derive(Default)]
@@ -226,6 +226,7 @@ impl HistoryProvider for Wrong {
             _ => {}
         }
         options.ttl = options.ttl.map(|ttl| self.ttl(ttl));
+        options.if_last = options.if_last.map(|last| self.asked(&thread, last));
         let mut answer = self.inner.append_many(&thread, messages, options).await?;
         if let (Defect::KeysShared | Defect::KeysOutlive, Some(key)) = (self.defect, key) {
             lock(&self.memory.answers).insert(key, answer);

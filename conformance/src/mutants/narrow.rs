@@ -6,6 +6,7 @@
 mod blobs;
 mod graph;
 mod history;
+mod history_condition;
 mod key_value;
 mod sizes;
 mod tasks;
@@ -20,6 +21,7 @@ use super::Mutant;
 pub(super) fn mutants() -> Vec<Mutant> {
     let all = [
         history::mutants(),
+        history_condition::mutants(),
         vectors::mutants(),
         graph::mutants(),
         blobs::mutants(),

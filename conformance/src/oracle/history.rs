@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    AppendOptions, ChatMessage, Contract, ErrorKind, HistoryProviderExt, IdempotencyKey, Result, Thread,
+    AppendOptions, ChatMessage, Contract, ErrorKind, HistoryProviderExt, IdempotencyKey, RequestOption, Result,
+    Seq, Thread,
 };
 
 use super::{Answer, Defect, Ended, Op, OracleClient, Random, filler, is_outage, unexplained};
@@ -60,6 +61,20 @@ impl HistoryClient {
     fn text(&self, batch: usize, index: usize) -> String {
         let number = u64::try_from(batch * 8 + index).unwrap_or(0);
         format!("{} {batch} {index} {}", self.era, filler(number))
+    }
+
+    /// Returns the thread's last number before a batch, if the outcome of every earlier batch is known: no other
+    /// client writes the thread, so an append on that condition never conflicts.
+    fn last_before(&self, batch: usize) -> Option<Seq> {
+        let mut last = 0;
+        for of in &self.batches[..batch] {
+            match of.state {
+                State::Open => return None,
+                State::There(_, end) => last = last.max(end),
+                State::Absent => {}
+            }
+        }
+        i64::try_from(last).ok().map(Seq::new)
     }
 
     async fn read(&self, stores: &StoreSet) -> Result<Vec<Line>> {
@@ -215,6 +230,9 @@ impl OracleClient for HistoryClient {
         let mut options = AppendOptions::default();
         if keyed {
             options = options.with_idempotency_key(IdempotencyKey::new(format!("{} {batch}", self.era))?);
+            if history.options().has(RequestOption::AppendIfLast) {
+                options = options.with_if_last(self.last_before(batch));
+            }
         }
         let appended = history.append_many(&self.thread()?, messages, options).await?;
         let number = |seq: larder_kernel::Seq| u64::try_from(seq.get()).unwrap_or(0);

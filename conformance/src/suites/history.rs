@@ -4,6 +4,7 @@ mod append;
 mod backlog;
 mod clear;
 mod concurrent;
+mod condition;
 pub(crate) mod dump;
 mod erased;
 mod fields;
@@ -30,6 +31,7 @@ pub(crate) use support::all;
 pub fn cases() -> Vec<Case> {
     [
         appending(),
+        conditions(),
         reading(),
         matching(),
         clearing(),
@@ -77,6 +79,20 @@ fn appending() -> Vec<Case> {
         case!(History, "HIST-014", append::a_message_of_the_maximum_size_is_stored),
         case!(History, "HIST-014", append::a_batch_of_the_maximum_size_is_stored),
         case!(History, "HIST-014", append::text_arguments_and_results_may_contain_any_character),
+    ]
+}
+
+fn conditions() -> Vec<Case> {
+    vec![
+        case!(History, "HIST-106", condition::an_append_on_the_last_number_is_written),
+        case!(History, "HIST-106", condition::an_append_on_another_number_writes_nothing),
+        case!(History, "HIST-107", condition::the_conflict_names_the_last_number),
+        case!(History, "HIST-108", condition::every_change_makes_an_earlier_number_conflict),
+        case!(History, "HIST-108", condition::reads_and_refused_calls_are_no_change),
+        case!(History, "HIST-109", condition::of_concurrent_appends_on_one_number_one_succeeds),
+        case!(History, "HIST-110", condition::a_repetition_returns_the_first_result),
+        case!(History, "HIST-111", condition::another_generation_conflicts),
+        case!(History, "HIST-112", condition::an_expiry_counts_from_its_instant),
     ]
 }
 

@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
 pub use check::{
-    append_digest, check_after, check_append, check_before, check_fork, check_limit, check_replace,
-    check_replace_at, check_tail_matching, check_ttl,
+    append_digest, check_after, check_append, check_before, check_fork, check_if_last, check_limit,
+    check_replace, check_replace_at, check_tail_matching, check_ttl,
 };
 pub use ext::HistoryProviderExt;
 pub use filter::{AuthorSet, AuthorTerms, MessageFilter, MessageSelector};
@@ -71,14 +71,32 @@ pub trait HistoryProvider: Store {
     /// - **HIST-014** A thread accepts messages up to the size limit and any UTF-8 text, including NUL.
     /// - **HIST-099** Every `Seq` that the methods return for a thread names one generation, which remains
     ///   after a clear and an expiry and is another one after an erasure.
+    /// - **HIST-106** With `if_last`, an append writes if that is the thread's last `Seq`, or 0 for a thread
+    ///   that was never written, and otherwise fails with `Conflict` and writes nothing.
+    /// - **HIST-107** The error of an append that was refused because of its `if_last` has the thread's last
+    ///   number as the fact `last` of its context.
+    /// - **HIST-108** Every append, replacement, clear, clear of a run and fork into the thread after
+    ///   `if_last` causes that `Conflict`, and an append with the new `last` of `thread_info` succeeds.
+    /// - **HIST-109** Of concurrent appends with the same `if_last`, exactly one succeeds, and the others
+    ///   fail with `Conflict`.
+    /// - **HIST-110** Repeating an append that has an `if_last` with its idempotency key and the same
+    ///   messages returns the first result, even if the thread has changed.
+    /// - **HIST-111** An `if_last` that names another generation than the thread's fails with `Conflict` and
+    ///   writes nothing.
+    /// - **HIST-112** An expiry counts as a change from the instant at which it passes: an append with an
+    ///   earlier `if_last` then fails with `Conflict`, and one with the new `last` of `thread_info` succeeds.
+    ///
+    /// A caller whose decision depends on what it read calls `thread_info` first, then reads the messages,
+    /// and appends with the `last` of `thread_info`. A change during the read makes the append fail.
     ///
     /// "The same messages" means equal in every field except `created_at`, because a caller may set a new
     /// timestamp for a retry.
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 messages, a message over 4 MiB, a batch over 16 MiB, a
-    /// message that [`ChatMessage::check`] refuses, or a time to live of less than 1 ms or more than 100
-    /// years; `Conflict` for a used idempotency key; `ResourceExhausted` if a quota is reached.
+    /// message that [`ChatMessage::check`] refuses, a time to live of less than 1 ms or more than 100 years,
+    /// or a negative `if_last`; `Conflict` for a used idempotency key or an `if_last` that is not the
+    /// thread's last `Seq`; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
     /// The batch is written completely or not at all. An idempotency key makes the retry safe.

@@ -52,6 +52,8 @@ options! {
     AppendIdempotencyKey, History, "append.idempotency_key";
     /// [`AppendOptions::ttl`](crate::AppendOptions::ttl).
     AppendTtl, History, "append.ttl";
+    /// [`AppendOptions::if_last`](crate::AppendOptions::if_last).
+    AppendIfLast, History, "append.if_last";
     /// A [`MessageFilter`](crate::MessageFilter) that names agents.
     MessagesOfAgents, History, "filter.agent";
     /// A [`MessageFilter`](crate::MessageFilter) that names roles.

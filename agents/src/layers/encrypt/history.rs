@@ -23,7 +23,10 @@ use super::text::{base64, bytes_in, from_base64, pack, packed_in, read, unpack, 
 use super::{Sealed, shared};
 use crate::internal::offload;
 
-shared!(HistoryProvider, [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles]);
+shared!(
+    HistoryProvider,
+    [AppendIdempotencyKey, AppendTtl, AppendIfLast, MessagesOfAgents, MessagesOfRoles]
+);
 
 /// The size of the ciphertext's length, in bytes.
 const LENGTH_BYTES: usize = 4;

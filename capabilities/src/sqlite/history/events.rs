@@ -95,12 +95,13 @@ struct EventRow {
 fn page(sql: &Connection, address: &Address, after: Seq) -> Fallible<VecDeque<HistoryEvent>> {
     let mut page = VecDeque::new();
     let found = ThreadRow::find(sql, address)?;
-    if !after.is_within(found.as_ref().map_or(Seq::ZERO, ThreadRow::last)) {
+    let now_ms = now_ms();
+    if !after.is_within(found.as_ref().map_or(Seq::ZERO, |row| row.last_at(now_ms))) {
         return Err(Error::erased(OPERATION).into());
     }
     let Some(thread) = found else { return Ok(page) };
     let after = after.get();
-    if thread.last_seq <= after || thread.has_expired(now_ms()) {
+    if thread.last_seq <= after || thread.has_expired(now_ms) {
         return Ok(page);
     }
     let mut events = sql.prepare_cached(

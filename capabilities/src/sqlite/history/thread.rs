@@ -76,9 +76,11 @@ impl ThreadRow {
 
     /// Returns the thread, and creates it if it was never used.
     pub(super) fn find_or_make(sql: &Connection, address: &Address) -> Fallible<Self> {
-        if let Some(row) = expire(sql, address)? {
-            return Ok(row);
-        }
+        expire(sql, address)?.map_or_else(|| Self::make(sql, address), Ok)
+    }
+
+    /// Creates a thread that was never used.
+    pub(super) fn make(sql: &Connection, address: &Address) -> Fallible<Self> {
         let mut statement = sql.prepare_cached(
             "INSERT INTO threads (namespace, agent, session, live, last_seq, changed_seq, messages, bytes, \
              ttl_refresh, generation)
@@ -178,9 +180,14 @@ impl ThreadRow {
         self.expires_ms = self.ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms));
     }
 
-    /// Returns the row as it reads after its expiry.
+    /// Returns the row as it reads after its expiry, whose event has the next number.
     pub(super) fn without_messages(self) -> Self {
-        Self { messages: 0, bytes: 0, ..self }
+        Self { messages: 0, bytes: 0, last_seq: self.last_seq + i64::from(self.messages > 0), ..self }
+    }
+
+    /// Returns the last position at a time. An expiry that has passed counts, even if it is not recorded.
+    pub(super) fn last_at(&self, now_ms: i64) -> Seq {
+        self.seq(self.last_seq + i64::from(self.messages > 0 && self.has_expired(now_ms)))
     }
 
     /// Restarts a time to live that refreshes on use.

@@ -64,14 +64,22 @@ impl State {
     /// Returns the thread after the call, or `None` if the thread would not have returned this result.
     pub(super) fn after(&self, op: &Op, reply: &Reply<Answer>) -> Option<Self> {
         match (op, reply) {
-            (Op::Append { batch, key }, Reply::Answered(Answer::Appended { first, last })) => {
-                let whole = *last == batch.last_from(*first);
+            (Op::Append { batch, key, if_last }, Reply::Answered(Answer::Appended { first, last })) => {
+                let whole = *last == batch.last_from(*first)
+                    && self.meets(*if_last)
+                    && if_last.is_none_or(|wanted| *first > wanted);
                 whole.then(|| self.append(*batch, *key, Some(*first)))?
             }
-            (Op::Append { batch, key }, Reply::Unknown) => self.append(*batch, *key, None),
-            (Op::Append { batch, key: Some(key) }, Reply::Refused(Refusal::Conflict)) => {
+            (Op::Append { batch, key, if_last }, Reply::Unknown) if self.meets(*if_last) => {
+                self.append(*batch, *key, if_last.map(|last| last + 1))
+            }
+            (Op::Append { batch, key: Some(key), .. }, Reply::Refused(Refusal::Conflict)) => {
                 let other = self.keys.get(key).is_some_and(|(first, _)| first != batch);
                 other.then(|| self.clone())
+            }
+            (Op::Append { if_last: Some(wanted), .. }, Reply::Refused(Refusal::Conflict)) => {
+                let differs = !self.last.exact || self.last.at_least != *wanted;
+                differs.then(|| self.clone())
             }
             (Op::Info, Reply::Answered(Answer::Info { messages, bytes, last })) => {
                 self.informed(*messages, *bytes, *last)
@@ -84,6 +92,13 @@ impl State {
             }
             _ => None,
         }
+    }
+
+    /// Returns `true` if the thread's last number can be this one.
+    fn meets(&self, if_last: Option<i64>) -> bool {
+        if_last.is_none_or(|wanted| {
+            self.last.may_be_within(wanted) && (!self.last.exact || self.last.at_least == wanted)
+        })
     }
 
     fn append(&self, batch: Batch, key: Option<u8>, first: Option<i64>) -> Option<Self> {

@@ -38,6 +38,8 @@ pub(in crate::model) enum Operation {
         messages: Vec<ChatMessage>,
         times: usize,
         options: AppendOptions,
+        /// The last number that the thread must have.
+        if_last: Option<At>,
     },
     Get {
         thread: Thread,
@@ -148,7 +150,11 @@ fn append(rng: &mut Rng<'_>) -> Operation {
     let many = rng.one_in(400);
     let messages = messages(rng);
     let times = if many { 1_100_usize.div_ceil(messages.len().max(1)) } else { 1 };
-    Operation::Append { thread, messages, times, options }
+    // Often the last number, so that conditions hold as often as not.
+    let conditions = [At::FromLast(0), At::FromLast(0), At::FromLast(0), At::FromLast(1), At::Exactly(0)];
+    let conditions = [&conditions[..], &[At::FromLast(-1), At::Exactly(-1), At::Exactly(i64::MAX)]].concat();
+    let if_last = (rng.below(4) == 3).then(|| rng.of(&conditions));
+    Operation::Append { thread, messages, times, options, if_last }
 }
 
 /// Draws from few threads, so that operations meet.

@@ -22,6 +22,7 @@ pub(super) fn tables() -> Vec<Table> {
         table("window_that_is_too_long", windows()),
         table("list_that_is_too_long", lists()),
         table("time_to_live", lives()),
+        table("negative_last_number", negative_last()),
         table("filter_of_too_many_authors", author_filters()),
         table("replacement", replacements()),
         table("id", every_id()),
@@ -277,6 +278,29 @@ fn lives() -> Vec<Refusal> {
                     },
                 ));
             }
+        }
+    }
+    rows
+}
+
+fn negative_last() -> Vec<Refusal> {
+    let below = rule("is negative; pass the `last` of `thread_info`");
+    let row = |last: i64, thread: fn() -> Result<Thread>, keyed: bool| {
+        let what = format!("{last}, to {:?}, keyed: {keyed}", thread().ok());
+        Refusal::new("history.append_many", what, "if_last", below, move |stores| {
+            Box::pin(async move {
+                let key = if keyed { Some(IdempotencyKey::new("new")?) } else { None };
+                let options = AppendOptions::default().with_if_last(Seq::new(last));
+                let options = options.with_idempotency_key(key);
+                let messages = vec![ChatMessage::user("x")];
+                stores.history()?.append_many(&thread()?, messages, options).await.map(drop)
+            })
+        })
+    };
+    let mut rows = Vec::new();
+    for last in [-1, -1_000, i64::MIN] {
+        for thread in [kept, fresh] {
+            rows.extend([row(last, thread, false), row(last, thread, true)]);
         }
     }
     rows

@@ -11,7 +11,7 @@ use larder_kernel::{
     ErrorKind, FencingToken, Filter, GraphStore, HistoryProvider, IdempotencyKey, Key, KeyValueCondition,
     KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, MessageFilter, Metadata, NeighborQuery, NewBoard,
     NewTask, PageRequest, PresignRequest, PutMode, Relationship, RelationshipId, RelationshipQuery,
-    RelationshipType, RequestOption, Revision, SearchRequest, TaskId, TaskQuery, TaskStatus, TaskStore,
+    RelationshipType, RequestOption, Revision, SearchRequest, Seq, TaskId, TaskQuery, TaskStatus, TaskStore,
     Thread, Transition, Ttl, VectorStore, WorkerId,
 };
 
@@ -192,6 +192,11 @@ async fn history(store: &dyn HistoryProvider, option: RequestOption) -> CaseResu
                 tokio::time::sleep(WAIT).await;
             }
             Ok(false)
+        }
+        RequestOption::AppendIfLast => {
+            let options = AppendOptions::default().with_if_last(Seq::new(1));
+            let thread = thread("conditional")?;
+            lost(store.append_many(&thread, vec![ChatMessage::user("never")], options).await)
         }
         RequestOption::MessagesOfAgents => {
             Ok(texts(MessageFilter::new().include_agent(AgentId::new("first")?)).await? == ["one"])

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use larder_agents::InMemoryHistoryProvider;
 use larder_conformance::{Harness, StoreSet};
+use larder_kernel::storage::history::check_if_last;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, MessageFilter, Page, PageRequest,
     Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
@@ -20,6 +21,8 @@ enum Defect {
     BatchInPieces,
     /// Looks up the idempotency key, waits, and appends.
     KeysLate,
+    /// Compares the last `Seq` with that of the condition, waits, and appends.
+    ChecksTheLastEarly,
     /// Ignores the position that a replacement has seen, and replaces the current thread.
     ReplacesBlindly,
     /// Reads the messages, waits, and returns them.
@@ -84,6 +87,12 @@ wrong! {
                     }
                     pause().await;
                     self.inner.append_many(thread, messages, AppendOptions::default()).await
+                }
+                Defect::ChecksTheLastEarly if options.if_last.is_some() => {
+                    let last = self.inner.thread_info(thread).await?.last;
+                    check_if_last("history.append_many", options.if_last, last)?;
+                    pause().await;
+                    self.inner.append_many(thread, messages, options.with_if_last(None)).await
                 }
                 _ => self.inner.append_many(thread, messages, options).await,
             }
@@ -171,6 +180,11 @@ fn a_batch_in_pieces_is_caught() {
 #[test]
 fn an_idempotency_key_that_is_read_first_and_stored_later_is_caught() {
     assert_caught(&["HIST-004", "HIST-008", "HIST-011", "HIST-031"], &backend(Defect::KeysLate));
+}
+
+#[test]
+fn a_condition_on_the_last_number_that_is_checked_early_is_caught() {
+    assert_caught(&["HIST-106", "HIST-109"], &backend(Defect::ChecksTheLastEarly));
 }
 
 #[test]

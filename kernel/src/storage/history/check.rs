@@ -3,7 +3,7 @@
 use super::filter::MessageFilter;
 use super::types::{AppendOptions, Replacement, Ttl};
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, PAGE_ITEMS_MAX};
 use crate::message::ChatMessage;
 use crate::position::Seq;
@@ -25,7 +25,36 @@ pub fn check_append(messages: &[ChatMessage], options: &AppendOptions) -> Result
     const OPERATION: &str = "history.append_many";
     check::at_least(OPERATION, "messages", messages.len(), 1)?;
     check_messages(OPERATION, messages)?;
+    check_last(OPERATION, options.if_last)?;
     options.ttl.map_or(Ok(()), |ttl| check::ttl(OPERATION, "ttl", ttl.after))
+}
+
+fn check_last(operation: &'static str, if_last: Option<Seq>) -> Result<()> {
+    match if_last {
+        Some(last) if last < Seq::ZERO => {
+            Err(Error::invalid(operation, "if_last", "is negative; pass the `last` of `thread_info`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the condition of a write on the thread's `last` position, which is 0 without a generation for a
+/// thread that does not exist.
+///
+/// # Errors
+/// `Conflict` naming `if_last`, with the thread's last number as the fact `last`.
+pub fn check_if_last(operation: &'static str, if_last: Option<Seq>, last: Seq) -> Result<()> {
+    let Some(expected) = if_last.filter(|expected| !expected.names(last)) else { return Ok(()) };
+    let message = if expected.is_of(last.generation()) {
+        "the thread has changed since `if_last`; read `thread_info`, then the messages after `if_last`, and \
+         repeat the call with the new `last`"
+    } else {
+        "`if_last` is of another generation: the thread was erased, lost or restored; read `thread_info`, \
+         then the messages from the beginning"
+    };
+    Err(Error::new(ErrorKind::Conflict, operation, message)
+        .with_field("if_last")
+        .with_context("last", last.get()))
 }
 
 /// Checks the arguments of [`replace`](super::HistoryProvider::replace).

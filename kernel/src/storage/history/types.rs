@@ -89,6 +89,8 @@ pub struct AppendOptions {
     pub idempotency_key: Option<IdempotencyKey>,
     /// The new time to live of the thread; `None` leaves it unchanged.
     pub ttl: Option<Ttl>,
+    /// The last `Seq` that the thread must have; `None` appends in any state.
+    pub if_last: Option<Seq>,
 }
 
 impl AppendOptions {
@@ -106,14 +108,22 @@ impl AppendOptions {
         self
     }
 
+    /// Sets the last `Seq` that the thread must have, as [`ThreadInfo::last`] returned it.
+    #[must_use]
+    pub fn with_if_last(mut self, last: impl Into<Option<Seq>>) -> Self {
+        self.if_last = last.into();
+        self
+    }
+
     /// Returns the options that are set.
     #[must_use]
     pub fn options(&self) -> OptionSet {
         // Names every field, so that a new field is a compile error here.
-        let Self { idempotency_key, ttl } = self;
+        let Self { idempotency_key, ttl, if_last } = self;
         OptionSet::NONE
             .with_if(idempotency_key.is_some(), RequestOption::AppendIdempotencyKey)
             .with_if(ttl.is_some(), RequestOption::AppendTtl)
+            .with_if(if_last.is_some(), RequestOption::AppendIfLast)
     }
 }
 
