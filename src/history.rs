@@ -3,7 +3,7 @@
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, HistoryProviderExt as _, IdempotencyKey,
-    PageRequest, Result, Seq, StoredMessage, Thread, ThreadInfo,
+    PageRequest, Removal, Result, Seq, StoredMessage, Thread, ThreadInfo,
 };
 
 use crate::handle::{handle, id};
@@ -107,6 +107,55 @@ impl History {
     ) -> Result<Appended> {
         let messages = messages.into_iter().collect();
         self.append_many(thread, messages, AppendOptions::default().with_if_last(last)).await
+    }
+
+    /// Removes the newest message and returns it; `None` if the thread has no messages. Of concurrent calls,
+    /// no two return the same message.
+    ///
+    /// If the call fails with an unknown outcome, the message may be lost to you. To retry safely, call
+    /// [`remove`](larder_kernel::HistoryProvider::remove) with [`Removal::newest`] and an idempotency key.
+    ///
+    /// # Errors
+    /// As [`remove`](larder_kernel::HistoryProvider::remove).
+    pub async fn pop(&self, thread: &Thread) -> Result<Option<StoredMessage>> {
+        Ok(self.remove(thread, Removal::newest(1)).await?.messages.pop())
+    }
+
+    /// Removes every message after a position, and returns their number.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// # let stores = larder::open("memory:").await?;
+    /// let history = stores.history()?;
+    /// let thread = Thread::new("assistant", "session-1")?;
+    /// let turn = history.append(&thread, ChatMessage::user("Which train?")).await?;
+    /// history.append(&thread, ChatMessage::assistant("The 9:14.")).await?;
+    /// assert_eq!(history.rewind(&thread, turn).await?, 1);
+    /// assert_eq!(history.pop(&thread).await?.unwrap().text(), "Which train?");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`remove`](larder_kernel::HistoryProvider::remove).
+    pub async fn rewind(&self, thread: &Thread, after: Seq) -> Result<u64> {
+        Ok(self.remove(thread, Removal::after(after)).await?.removed)
+    }
+
+    /// Removes the messages with these positions, at most 1,000, and returns the messages that existed.
+    ///
+    /// # Errors
+    /// As [`remove`](larder_kernel::HistoryProvider::remove).
+    pub async fn remove_messages(
+        &self,
+        thread: &Thread,
+        positions: impl IntoIterator<Item = Seq> + Send,
+    ) -> Result<Vec<StoredMessage>> {
+        let removal = Removal::numbers(positions);
+        Ok(self.remove(thread, removal).await?.messages)
     }
 
     /// Returns the newest `limit` messages, oldest first; at most 10,000. O(limit), for a thread of any

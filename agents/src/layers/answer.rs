@@ -7,8 +7,8 @@ use larder_kernel::{
     Appended, BlobEntry, BlobInfo, BlobRead, Board, BucketInfo, ChatMessage, Claim, CollectionInfo,
     DeletedEntity, Document, Entity, Forked, GraphCounts, HistoryEvent, HistoryEventKind, KeyRevision,
     KeyValueEntry, KeyValueEvent, KeyValueEventKind, Lease, Metadata, Page, PresignedUrl, PutReport, Reached,
-    Relationship, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage,
-    SubGraph, Task, ThreadInfo, UpsertReport, WrittenEntity,
+    Relationship, Removed, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity,
+    StoredMessage, SubGraph, Task, ThreadInfo, UpsertReport, WrittenEntity,
 };
 
 /// The result of a store call, with its size.
@@ -90,6 +90,7 @@ weighs! {
     Relationship: |relationship| relationship.properties.size_bytes();
     Reached: |reached| reached.entity.properties.size_bytes();
     Metadata: Metadata::size_bytes;
+    Removed: |removed| removed.messages.iter().map(message).sum();
     Task: task;
     Claim: |claim| task(&claim.task);
     RetryOutcome: |outcome| match outcome {

@@ -20,6 +20,7 @@ const BASELINE_TABLES: [&str; 4] = [
 /// The migration to the version after the baseline.
 pub(crate) const GENERATIONS: &str = include_str!("../../migrations/postgres/0013_generations.sql");
 const APPEND_IF_LAST: &str = include_str!("../../migrations/postgres/0014_append_if_last.sql");
+const REMOVALS: &str = include_str!("../../migrations/postgres/0015_removals.sql");
 
 const OPERATION: &str = "postgres.open";
 
@@ -31,7 +32,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS, APPEND_IF_LAST] };
+    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS, APPEND_IF_LAST, REMOVALS] };
 
     /// Returns the versions that this program supports. They are the format numbers of databases.
     pub(crate) fn formats(self) -> Formats {

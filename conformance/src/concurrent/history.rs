@@ -7,8 +7,8 @@ mod state;
 use std::sync::Arc;
 
 use larder_kernel::{
-    AppendOptions, Capabilities, ChatMessage, Contract, HistoryProvider, IdempotencyKey, Replacement, Result,
-    RunId, Seq, StoredMessage, Thread,
+    AppendOptions, Capabilities, ChatMessage, Contract, HistoryProvider, IdempotencyKey, Removal,
+    Replacement, Result, RunId, Seq, StoredMessage, Thread,
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,7 @@ pub(crate) enum Op {
     Info,
     Clear,
     ClearRun { run: u8 },
+    Pop { count: u8 },
     Replace { up_to: i64, seen: i64, batch: Batch },
 }
 
@@ -65,6 +66,7 @@ pub(crate) enum Answer {
     Messages(Vec<(i64, u32)>),
     Info { messages: u64, bytes: u64, last: i64 },
     Removed(u64),
+    Popped { messages: Vec<(i64, u32)>, last: i64 },
     Replaced { removed: u64, seq: i64 },
 }
 
@@ -85,8 +87,16 @@ impl Spec for OneThread {
     }
 
     fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
-        let writes = matches!(op, Op::Append { .. } | Op::Clear | Op::ClearRun { .. } | Op::Replace { .. });
-        writes && !matches!(reply, Reply::Refused(_) | Reply::Answered(Answer::Removed(0)))
+        let writes = matches!(
+            op,
+            Op::Append { .. } | Op::Clear | Op::ClearRun { .. } | Op::Pop { .. } | Op::Replace { .. }
+        );
+        let nothing = match reply {
+            Reply::Refused(_) | Reply::Answered(Answer::Removed(0)) => true,
+            Reply::Answered(Answer::Popped { messages, .. }) => messages.is_empty(),
+            _ => false,
+        };
+        writes && !nothing
     }
 }
 
@@ -118,9 +128,12 @@ fn messages(batch: Batch) -> Result<Vec<ChatMessage>> {
     batch.ids().map(message).collect()
 }
 
+fn placed(stored: &[StoredMessage]) -> Vec<(i64, u32)> {
+    stored.iter().map(|stored| (stored.seq.get(), number_in(&stored.message.text, "m"))).collect()
+}
+
 fn seen(stored: &[StoredMessage]) -> Answer {
-    let one = |stored: &StoredMessage| (stored.seq.get(), number_in(&stored.message.text, "m"));
-    Answer::Messages(stored.iter().map(one).collect())
+    Answer::Messages(placed(stored))
 }
 
 fn append(memory: &Memory, rng: &mut Rng, turn: Turn) -> Op {
@@ -167,7 +180,8 @@ impl Subject for OneThread {
             64..72 => Op::After { after: memory.last, limit: 100 },
             72..80 => Op::Info,
             80..84 => Op::Clear,
-            84..88 => Op::ClearRun { run: rng.below(2) + 1 },
+            84..87 => Op::ClearRun { run: rng.below(2) + 1 },
+            87..91 => Op::Pop { count: rng.below(3) + 1 },
             _ => replace(memory, rng, turn).unwrap_or(Op::Info),
         }
     }
@@ -198,6 +212,10 @@ impl Subject for OneThread {
             }
             Op::Clear => Ok(Answer::Removed(store.clear(&thread).await?)),
             Op::ClearRun { run } => Ok(Answer::Removed(store.clear_run(&thread, &self::run(run)?).await?)),
+            Op::Pop { count } => {
+                let removed = store.remove(&thread, Removal::newest(count.into())).await?;
+                Ok(Answer::Popped { messages: placed(&removed.messages), last: removed.last.get() })
+            }
             Op::Replace { up_to, seen, batch } => {
                 let replacement = Replacement::new(Seq::new(up_to), messages(batch)?);
                 let done = store.replace(&thread, replacement.with_seen(Seq::new(seen))).await?;
@@ -215,7 +233,7 @@ impl Subject for OneThread {
                 memory.last = memory.last.max(last);
             }
             // Only a call that reads or assigns the last number proves that the thread has no later events.
-            Answer::Info { last, .. } => memory.last = *last,
+            Answer::Info { last, .. } | Answer::Popped { last, .. } => memory.last = *last,
             Answer::Replaced { seq, .. } => memory.last = *seq,
             Answer::Removed(_) => {}
         }
@@ -235,6 +253,7 @@ impl Subject for OneThread {
             (Op::Info, _) => "HIST-031",
             (Op::Clear, _) => "HIST-034",
             (Op::ClearRun { .. }, _) => "HIST-038",
+            (Op::Pop { .. }, _) => "HIST-116",
             (Op::Replace { .. }, Reply::Answered(_)) => "HIST-053",
             (Op::Replace { .. }, _) => "HIST-052",
         }
@@ -254,6 +273,7 @@ impl Subject for OneThread {
             Op::Info => "info".to_owned(),
             Op::Clear => "clear".to_owned(),
             Op::ClearRun { run } => format!("clear run{run}"),
+            Op::Pop { count } => format!("pop {count}"),
             Op::Replace { up_to, seen, batch } => {
                 format!("replace up to {up_to}, seen {seen}, by {}", show_batch(*batch))
             }
@@ -268,6 +288,7 @@ impl Subject for OneThread {
                 format!("{messages} messages, {bytes} bytes, last {last}")
             }
             Answer::Removed(count) => format!("{count} removed"),
+            Answer::Popped { messages, last } => format!("{}, last {last}", show_messages(messages)),
             Answer::Replaced { removed, seq } => format!("{removed} replaced, event {seq}"),
         }
     }

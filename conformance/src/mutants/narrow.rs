@@ -7,6 +7,7 @@ mod blobs;
 mod graph;
 mod history;
 mod history_condition;
+mod history_removal;
 mod key_value;
 mod sizes;
 mod tasks;
@@ -22,6 +23,7 @@ pub(super) fn mutants() -> Vec<Mutant> {
     let all = [
         history::mutants(),
         history_condition::mutants(),
+        history_removal::mutants(),
         vectors::mutants(),
         graph::mutants(),
         blobs::mutants(),

@@ -17,6 +17,8 @@ pub(crate) mod many;
 mod matching;
 mod places;
 mod read;
+mod remove;
+mod remove_once;
 mod replace;
 mod subscribe;
 mod support;
@@ -35,6 +37,7 @@ pub fn cases() -> Vec<Case> {
         reading(),
         matching(),
         clearing(),
+        removing(),
         forking(),
         replacing(),
         listing(),
@@ -145,6 +148,29 @@ fn clearing() -> Vec<Case> {
         case!(History, "HIST-038", clear::exactly_the_messages_of_the_run_are_removed),
         case!(History, "HIST-038", clear::a_run_is_cleared_from_replacements_and_forks_too),
         case!(History, "HIST-039", clear::clearing_a_missing_run_returns_0_and_creates_no_event),
+    ]
+}
+
+fn removing() -> Vec<Case> {
+    vec![
+        case!(History, "HIST-051", remove::a_removal_after_seen_makes_a_replacement_conflict),
+        case!(History, "HIST-071", remove::removing_the_last_message_removes_the_time_to_live),
+        case!(History, "HIST-113", remove::a_removal_by_number_removes_exactly_these_messages),
+        case!(History, "HIST-114", remove::a_rewind_removes_everything_after_its_position),
+        case!(History, "HIST-114", remove::a_long_thread_is_rewound_completely),
+        case!(History, "HIST-115", remove::a_pop_removes_the_newest_messages),
+        case!(History, "HIST-116", remove::concurrent_pops_return_each_message_once),
+        case!(History, "HIST-117", remove::the_rest_of_the_thread_follows),
+        case!(History, "HIST-118", remove::a_removal_is_an_event_without_text),
+        case!(History, "HIST-119", remove::a_removal_of_nothing_creates_no_event),
+        case!(History, "HIST-120", remove_once::a_removal_may_require_the_last_number),
+        case!(History, "HIST-121", remove_once::a_repeated_removal_removes_no_more),
+        case!(History, "HIST-122", remove_once::a_key_with_another_removal_conflicts),
+        case!(History, "HIST-123", remove_once::a_repeated_pop_returns_its_messages_again),
+        case!(History, "HIST-124", remove_once::a_clear_ends_what_a_pop_keeps),
+        case!(History, "HIST-125", remove_once::a_repeated_removal_by_number_returns_no_messages),
+        case!(History, "HIST-126", remove::messages_that_are_too_large_together_are_refused),
+        case!(History, "HIST-127", remove::a_lost_position_conflicts),
     ]
 }
 

@@ -235,7 +235,7 @@ pub(super) fn clear_run<'c>(
 }
 
 /// Returns the generation that a position names, as a parameter.
-fn named(position: Seq) -> Option<i64> {
+pub(super) fn named(position: Seq) -> Option<i64> {
     position.generation().map(|named| integer(named.get()))
 }
 

@@ -27,7 +27,7 @@ fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
 
 /// Adds a condition on the thread's last position to the arguments: its number and its generation, each empty
 /// if it is not given.
-fn with_condition(call: Call, if_last: Option<Seq>) -> Call {
+pub(super) fn with_condition(call: Call, if_last: Option<Seq>) -> Call {
     let number = if_last.map(|last| last.get().to_string()).unwrap_or_default();
     let generation = if_last.and_then(Seq::generation).map(|named| named.to_string()).unwrap_or_default();
     call.arg(number).arg(generation)

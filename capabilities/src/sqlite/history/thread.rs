@@ -10,6 +10,8 @@ use super::super::value::{count, generation, length, millis, new_generation, now
 pub(super) const CLEARED: i64 = 1;
 pub(super) const RUN_CLEARED: i64 = 2;
 pub(super) const REPLACED: i64 = 3;
+pub(super) const REMOVED: i64 = 4;
+pub(super) const REWOUND: i64 = 5;
 
 /// The namespace and ids that identify a thread.
 pub(super) struct Address {
@@ -209,6 +211,7 @@ impl ThreadRow {
     /// Removes all messages and the time to live, and returns the number of removed messages.
     pub(super) fn clear(&mut self, sql: &Connection) -> Fallible<u64> {
         self.set_ttl(None, 0);
+        sql.prepare_cached("DELETE FROM popped_messages WHERE thread = ?1")?.execute([self.id])?;
         if self.messages == 0 {
             return Ok(0);
         }

@@ -100,7 +100,7 @@ fn assert_refused(written: Result<()>, call: usize) {
         "{call} {error}"
     );
     assert!(
-        error.message().contains("has format 15; this release supports up to format 14"),
+        error.message().contains("has format 16; this release supports up to format 15"),
         "{call} {error}"
     );
     assert!(error.message().contains("`larder load` into a new database"), "{error}");

@@ -86,6 +86,10 @@ impl State {
             }
             (Op::Clear, reply) => self.removed(reply, |_| true),
             (Op::ClearRun { run }, reply) => self.removed(reply, |id| run_of(id) == Some(*run)),
+            (Op::Pop { count }, Reply::Answered(Answer::Popped { messages, last })) => {
+                self.popped(usize::from(*count), Some((messages, *last)))
+            }
+            (Op::Pop { count }, Reply::Unknown) => self.popped(usize::from(*count), None),
             (Op::Replace { up_to, seen, batch }, reply) => self.replaced(*up_to, *seen, *batch, reply),
             (read, Reply::Answered(Answer::Messages(seen))) => {
                 (self.window(read)? == seen).then(|| self.clone())
@@ -168,6 +172,25 @@ impl State {
             state.last = self.last.following();
             state.changed = state.last;
         }
+        right.then_some(state)
+    }
+
+    fn popped(&self, count: usize, answer: Option<(&Vec<(i64, u32)>, i64)>) -> Option<Self> {
+        let mut state = self.clone();
+        let gone = state.messages.split_off(self.messages.len().saturating_sub(count));
+        if gone.is_empty() {
+            let same = |(messages, last): (&Vec<(i64, u32)>, i64)| {
+                let fits =
+                    if self.last.exact { last == self.last.at_least } else { last >= self.last.at_least };
+                messages.is_empty() && fits
+            };
+            let right = answer.is_none_or(same);
+            state.last = answer.map_or(self.last, |(_, last)| Number::known(last));
+            return right.then_some(state);
+        }
+        let right = answer.is_none_or(|(messages, last)| *messages == gone && last > self.last.at_least);
+        state.last = answer.map_or_else(|| self.last.following(), |(_, last)| Number::known(last));
+        state.changed = state.last;
         right.then_some(state)
     }
 

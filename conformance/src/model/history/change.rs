@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use larder_kernel::check::size;
-use larder_kernel::storage::history::{
-    append_digest, check_append, check_if_last, check_replace, check_ttl,
-};
+use larder_kernel::storage::history::{append_digest, check_append, check_if_last, check_replace, check_ttl};
 use larder_kernel::{
     AppendOptions, ChatMessage, Error, ErrorKind, Forked, HistoryProvider, Replaced, Replacement, RunId, Seq,
     Thread, Ttl,
@@ -77,6 +75,9 @@ impl History {
         recorder.call(CLAUSE, |_| format!("clear({})", shown(thread)));
         let removed = size(self.held(thread).messages.len());
         same(recorder, CLAUSE, &store.clear(thread).await, &Ok(removed))?;
+        if let Some(held) = self.threads.get_mut(thread) {
+            held.forget_popped();
+        }
         if removed > 0 {
             let held = self.held_mut(thread);
             held.messages.clear();

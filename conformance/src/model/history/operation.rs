@@ -10,6 +10,7 @@ use larder_kernel::{
 
 use super::authors::{self, Authors};
 use super::names::{At, agent};
+use super::remove::{self, Remove};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
 
@@ -72,6 +73,10 @@ pub(in crate::model) enum Operation {
         thread: Thread,
         run: RunId,
     },
+    Remove {
+        thread: Thread,
+        remove: Remove,
+    },
     Fork {
         source: Thread,
         target: Thread,
@@ -99,7 +104,7 @@ pub(in crate::model) enum Operation {
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5]) {
+    match rng.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5, 6]) {
         1 => Operation::Get {
             thread: few(rng),
             offset: rng.of(&[0, 1, 2, 3, 7, 10_000, u64::MAX]),
@@ -131,6 +136,7 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         10 => Operation::SetTtl { thread: any(rng), ttl: (rng.below(3) > 0).then(|| life_of(rng)) },
         11 => Operation::Subscribe { thread: few(rng), after: rng.of(&PLACES) },
         12 if rng.one_in(4) => Operation::Erase,
+        14 => Operation::Remove { thread: few(rng), remove: remove::draw(rng, &PLACES) },
         13 => Operation::TailMatching {
             thread: few(rng),
             authors: authors::draw(rng),

@@ -21,7 +21,8 @@ wrong_stores! { History HistoryProvider over InMemoryHistoryProvider with with_h
     the_condition_on_the_last_number_is_ignored: ConditionIgnored =>
         ["HIST-106", "HIST-107", "HIST-108", "HIST-109", "HIST-111", "HIST-112"],
     a_lost_append_hides_the_last_number: LastHidden => ["HIST-107"],
-    the_condition_is_checked_with_the_newest_message: ConditionOnMessages => ["HIST-107", "HIST-108", "HIST-112"],
+    the_condition_is_checked_with_the_newest_message: ConditionOnMessages =>
+        ["HIST-107", "HIST-108", "HIST-112"],
     the_condition_is_checked_before_the_write: CheckedEarly => ["HIST-109"],
     a_repetition_checks_its_condition: RepetitionChecked => ["HIST-110"],
     a_lost_append_uses_up_its_key: LostKeyUsed => ["HIST-110"],

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use larder_kernel::{
-    AppendOptions, Appended, ContextValue, Error, HistoryProvider, Replacement, Seq, Thread, Ttl,
+    AppendOptions, Appended, ContextValue, Error, HistoryProvider, Removal, Replacement, Seq, Thread, Ttl,
 };
 
 use super::support::{
@@ -88,7 +88,7 @@ pub(super) async fn the_conflict_names_the_last_number(context: Context) -> Case
 }
 
 /// The changes of a thread that holds messages, some of them of the run `r`.
-const CHANGES: [&str; 5] = ["append", "replace", "clear", "clear_run", "fork"];
+const CHANGES: [&str; 8] = ["append", "replace", "clear", "clear_run", "fork", "number", "rewind", "pop"];
 
 async fn change(store: &dyn HistoryProvider, thread: &Thread, change: &str) -> CaseResult {
     match change {
@@ -98,6 +98,9 @@ async fn change(store: &dyn HistoryProvider, thread: &Thread, change: &str) -> C
             let replacement = Replacement::new(Seq::new(1), messages(&["new"])).with_seen(end);
             Ok(store.replace(thread, replacement).await.map(drop)?)
         }
+        "number" => Ok(store.remove(thread, Removal::numbers([Seq::new(1)])).await.map(drop)?),
+        "rewind" => Ok(store.remove(thread, Removal::after(Seq::new(1))).await.map(drop)?),
+        "pop" => Ok(store.remove(thread, Removal::newest(1)).await.map(drop)?),
         "clear" => Ok(store.clear(thread).await.map(drop)?),
         "clear_run" => Ok(store.clear_run(thread, &run("r")?).await.map(drop)?),
         // A fork writes into a thread without messages.
@@ -164,7 +167,7 @@ pub(super) async fn of_concurrent_appends_on_one_number_one_succeeds(context: Co
             let (won, lost): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
             let won = won.into_iter().collect::<Result<Vec<_>, _>>()?;
             let numbers: Vec<i64> = won.iter().map(|appended| appended.last.get()).collect();
-            expect::equal("the numbers of those that succeeded", &numbers, &vec![end.get() + 1])?;
+            expect::equal("the numbers of the successful appends", &numbers, &vec![end.get() + 1])?;
             for answer in lost {
                 conflict("a writer that lost", answer)?;
             }

@@ -7,7 +7,8 @@ use larder_conformance::{Harness, StoreSet};
 use larder_kernel::storage::history::check_if_last;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, MessageFilter, Page, PageRequest,
-    Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+    Removal, RemovalTarget, Removed, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread,
+    ThreadInfo, Ttl,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -27,6 +28,8 @@ enum Defect {
     ReplacesBlindly,
     /// Reads the messages, waits, and returns them.
     ReadsLate,
+    /// Reads the newest messages, waits, and removes them.
+    PopsWhatItRead,
     /// Counts, waits, and clears.
     CountsBeforeClear,
     /// Each handle caches the reply of `thread_info` from before the last write through it.
@@ -141,6 +144,21 @@ wrong! {
             self.inner.clear(thread).await
         }
 
+        async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+            if let (Defect::PopsWhatItRead, RemovalTarget::Newest(count)) = (self.defect, &removal.target) {
+                let newest = self.inner.tail(thread, None, *count).await?;
+                pause().await;
+                let last = self.inner.thread_info(thread).await?.last;
+                if newest.is_empty() {
+                    return Ok(Removed::new(0, last));
+                }
+                let removal = Removal::numbers(newest.iter().map(|stored| stored.seq));
+                let last = self.inner.remove(thread, removal).await?.last;
+                return Ok(Removed::new(1, last).with_messages(newest));
+            }
+            self.inner.remove(thread, removal).await
+        }
+
         async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
             if self.defect == Defect::ReplacesBlindly {
                 replacement.seen = self.inner.thread_info(thread).await?.last;
@@ -190,6 +208,11 @@ fn a_condition_on_the_last_number_that_is_checked_early_is_caught() {
 #[test]
 fn a_replacement_that_ignores_its_condition_is_caught() {
     assert_caught(&["HIST-053"], &backend(Defect::ReplacesBlindly));
+}
+
+#[test]
+fn a_pop_that_reads_first_and_removes_later_is_caught() {
+    assert_caught(&["HIST-116"], &backend(Defect::PopsWhatItRead));
 }
 
 #[test]

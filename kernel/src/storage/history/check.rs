@@ -29,7 +29,8 @@ pub fn check_append(messages: &[ChatMessage], options: &AppendOptions) -> Result
     options.ttl.map_or(Ok(()), |ttl| check::ttl(OPERATION, "ttl", ttl.after))
 }
 
-fn check_last(operation: &'static str, if_last: Option<Seq>) -> Result<()> {
+/// Refuses a negative last position, which no thread has.
+pub(super) fn check_last(operation: &'static str, if_last: Option<Seq>) -> Result<()> {
     match if_last {
         Some(last) if last < Seq::ZERO => {
             Err(Error::invalid(operation, "if_last", "is negative; pass the `last` of `thread_info`"))
@@ -113,6 +114,25 @@ pub fn check_replace_at(up_to: Seq, seen: Seq, last: Seq) -> Result<()> {
     const OPERATION: &str = "history.replace";
     up_to.check_generation(OPERATION, "up_to", last)?;
     seen.check_generation(OPERATION, "seen", last)
+}
+
+/// Returns the greatest of the positions that name a generation.
+///
+/// # Errors
+/// `Conflict` if they name different generations.
+pub(super) fn named_bound(
+    operation: &'static str,
+    field: &'static str,
+    positions: &[Seq],
+) -> Result<Option<Seq>> {
+    let mut bound: Option<Seq> = None;
+    for position in positions.iter().filter(|position| position.generation().is_some()) {
+        if let Some(bound) = bound {
+            position.check_generation(operation, field, bound)?;
+        }
+        bound = bound.max(Some(*position));
+    }
+    Ok(bound)
 }
 
 /// Checks the limit of a read of messages.

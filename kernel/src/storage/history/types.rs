@@ -260,11 +260,18 @@ impl HistoryEvent {
     pub fn in_generation(mut self, generation: impl Into<Option<Generation>>) -> Self {
         let generation = generation.into();
         self.seq = self.seq.in_generation(generation);
-        if let HistoryEventKind::Replaced { up_to, messages, .. } = &mut self.kind {
-            *up_to = up_to.in_generation(generation);
-            for message in messages {
-                message.seq = message.seq.in_generation(generation);
+        match &mut self.kind {
+            HistoryEventKind::Replaced { up_to, messages, .. } => {
+                *up_to = up_to.in_generation(generation);
+                for message in messages {
+                    message.seq = message.seq.in_generation(generation);
+                }
             }
+            HistoryEventKind::Removed { seqs } => {
+                seqs.iter_mut().for_each(|seq| *seq = seq.in_generation(generation));
+            }
+            HistoryEventKind::Rewound { after, .. } => *after = after.in_generation(generation),
+            _ => {}
         }
         self
     }
@@ -286,6 +293,18 @@ pub enum HistoryEventKind {
     RunCleared {
         /// The run.
         run: RunId,
+        /// The number of removed messages.
+        removed: u64,
+    },
+    /// Messages were removed by their numbers or from the end of the thread.
+    Removed {
+        /// The numbers of the removed messages, in order.
+        seqs: Vec<Seq>,
+    },
+    /// Every message after a position was removed.
+    Rewound {
+        /// The position. It may be before the first message.
+        after: Seq,
         /// The number of removed messages.
         removed: u64,
     },
