@@ -3,7 +3,7 @@
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, HistoryProviderExt as _, IdempotencyKey,
-    PageRequest, Result, Seq, StoredMessage, Thread, ThreadInfo,
+    PageRequest, Removal, Result, Seq, StoredMessage, Thread, ThreadInfo,
 };
 
 use crate::handle::{handle, id};
@@ -70,6 +70,92 @@ impl History {
     ) -> Result<Appended> {
         let (key, messages) = (id(key)?, messages.into_iter().collect());
         self.append_many(thread, messages, AppendOptions::default().with_idempotency_key(key)).await
+    }
+
+    /// Appends messages if the thread's last position is still `last`, as
+    /// [`thread_info`](larder_kernel::HistoryProvider::thread_info) returned it. Of two writers that read the
+    /// same state, exactly one succeeds.
+    ///
+    /// ```
+    /// use larder::ErrorKind;
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// # let stores = larder::open("memory:").await?;
+    /// let history = stores.history()?;
+    /// let thread = Thread::new("assistant", "session-1")?;
+    /// let last = history.thread_info(&thread).await?.last;
+    /// let seen = history.tail(&thread, 20).await?;
+    /// // …decide on an answer to what was seen…
+    /// history.append_if_last(&thread, last, [ChatMessage::assistant("Hello")]).await?;
+    ///
+    /// let lost = history.append_if_last(&thread, last, [ChatMessage::assistant("Hi")]).await;
+    /// assert_eq!(lost.unwrap_err().kind(), ErrorKind::Conflict);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`append_many`](larder_kernel::HistoryProvider::append_many); `Conflict` if the thread has changed.
+    /// Then read the thread again, `thread_info` first.
+    pub async fn append_if_last(
+        &self,
+        thread: &Thread,
+        last: Seq,
+        messages: impl IntoIterator<Item = ChatMessage> + Send,
+    ) -> Result<Appended> {
+        let messages = messages.into_iter().collect();
+        self.append_many(thread, messages, AppendOptions::default().with_if_last(last)).await
+    }
+
+    /// Removes the newest message and returns it; `None` if the thread has no messages. Of concurrent calls,
+    /// no two return the same message.
+    ///
+    /// If the call fails with an unknown outcome, the message may be lost to you. To retry safely, call
+    /// [`remove`](larder_kernel::HistoryProvider::remove) with [`Removal::newest`] and an idempotency key.
+    ///
+    /// # Errors
+    /// As [`remove`](larder_kernel::HistoryProvider::remove).
+    pub async fn pop(&self, thread: &Thread) -> Result<Option<StoredMessage>> {
+        Ok(self.remove(thread, Removal::newest(1)).await?.messages.pop())
+    }
+
+    /// Removes every message after a position, and returns their number.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// # let stores = larder::open("memory:").await?;
+    /// let history = stores.history()?;
+    /// let thread = Thread::new("assistant", "session-1")?;
+    /// let turn = history.append(&thread, ChatMessage::user("Which train?")).await?;
+    /// history.append(&thread, ChatMessage::assistant("The 9:14.")).await?;
+    /// assert_eq!(history.rewind(&thread, turn).await?, 1);
+    /// assert_eq!(history.pop(&thread).await?.unwrap().text(), "Which train?");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`remove`](larder_kernel::HistoryProvider::remove).
+    pub async fn rewind(&self, thread: &Thread, after: Seq) -> Result<u64> {
+        Ok(self.remove(thread, Removal::after(after)).await?.removed)
+    }
+
+    /// Removes the messages with these positions, at most 1,000, and returns the messages that existed.
+    ///
+    /// # Errors
+    /// As [`remove`](larder_kernel::HistoryProvider::remove).
+    pub async fn remove_messages(
+        &self,
+        thread: &Thread,
+        positions: impl IntoIterator<Item = Seq> + Send,
+    ) -> Result<Vec<StoredMessage>> {
+        let removal = Removal::numbers(positions);
+        Ok(self.remove(thread, removal).await?.messages)
     }
 
     /// Returns the newest `limit` messages, oldest first; at most 10,000. O(limit), for a thread of any

@@ -70,6 +70,19 @@ impl Conversations {
         Ok(window::micros_each(begun, calls))
     }
 
+    /// As `append`, each on the condition that the thread has the last position of the append before.
+    pub(super) async fn append_if_last(&mut self, thread: &Thread, calls: u32) -> Outcome<f64> {
+        let messages = payload::messages(self.next, calls);
+        self.next += u64::from(calls);
+        let mut last = self.history.thread_info(thread).await?.last;
+        let begun = Instant::now();
+        for message in messages {
+            let options = AppendOptions::default().with_if_last(last);
+            last = self.history.append_many(thread, vec![message], options).await?.last;
+        }
+        Ok(window::micros_each(begun, calls))
+    }
+
     /// Appends this number of messages from each of many concurrent sessions, and returns the acknowledged
     /// appends per second.
     pub(super) async fn append_from(&mut self, sessions: u32, each: u32) -> Outcome<f64> {

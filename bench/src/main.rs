@@ -8,6 +8,7 @@ mod approximate;
 mod blobs;
 mod claims;
 mod compression;
+mod conditions;
 mod curve;
 mod figure;
 mod files;
@@ -172,6 +173,12 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(compression::sqlite(plan)),
     },
     Bench {
+        name: "sqlite-conditions",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(conditions::sqlite(plan)),
+    },
+    Bench {
         name: "sqlite-sessions",
         service: Some(postgres::VARIABLE),
         threads: Threads::Many,
@@ -262,6 +269,12 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(postgres::history(plan)),
     },
     Bench {
+        name: "postgres-conditions",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::One,
+        run: |plan| Box::pin(conditions::postgres(plan)),
+    },
+    Bench {
         name: "postgres-sessions",
         service: Some(postgres::VARIABLE),
         threads: Threads::Many,
@@ -296,6 +309,12 @@ const BENCHES: &[Bench] = &[
         service: Some(redis::VARIABLE),
         threads: Threads::One,
         run: |plan| Box::pin(redis::history(plan)),
+    },
+    Bench {
+        name: "redis-conditions",
+        service: Some(redis::VARIABLE),
+        threads: Threads::One,
+        run: |plan| Box::pin(conditions::redis(plan)),
     },
     Bench {
         name: "redis-long-thread",

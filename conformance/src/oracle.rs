@@ -51,6 +51,8 @@ pub const CONTRACTS: [Contract; 6] = [
 pub enum Op {
     /// Appends the messages of a batch, under the batch's idempotency key if it has one.
     Append { batch: usize, count: usize, keyed: bool },
+    /// Removes the messages of a batch, under an idempotency key.
+    RemoveBatch { batch: usize },
     /// Reads the whole thread.
     ReadThread,
     /// Writes a value over the given revision, or creates it.

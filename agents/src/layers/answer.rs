@@ -7,8 +7,9 @@ use larder_kernel::{
     Appended, BlobEntry, BlobInfo, BlobRead, Board, BucketInfo, ChatMessage, Claim, CollectionInfo,
     DeletedEntity, Document, Entity, Forked, GraphCounts, HistoryEvent, HistoryEventKind, KeyRevision,
     KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease, Metadata, MetadataReport, Page,
-    PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Replaced, Result, RetryOutcome, Revision,
-    SearchHit, Seq, StoredEntity, StoredMessage, SubGraph, Task, ThreadInfo, UpsertReport, WrittenEntity,
+    PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Removed, Replaced, Result, RetryOutcome,
+    Revision, SearchHit, Seq, StoredEntity, StoredMessage, SubGraph, Task, ThreadInfo, UpsertReport,
+    WrittenEntity,
 };
 
 /// The result of a store call, with its size.
@@ -92,6 +93,7 @@ weighs! {
     Relationship: |relationship| relationship.properties.size_bytes();
     Reached: |reached| reached.entity.properties.size_bytes();
     Metadata: Metadata::size_bytes;
+    Removed: |removed| removed.messages.iter().map(message).sum();
     Task: task;
     Claim: |claim| task(&claim.task);
     RetryOutcome: |outcome| match outcome {

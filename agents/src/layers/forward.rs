@@ -19,10 +19,10 @@ use larder_kernel::{
     KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata, MetadataMode,
     MetadataReport, MetadataUpdate, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page,
     PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
-    RelationshipId, RelationshipQuery, RenameMode, Replaced, Replacement, Result, RetryOutcome, Revision,
-    RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage, SubGraph, Task, TaskId,
-    TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore,
-    WorkerId, WrittenEntity,
+    RelationshipId, RelationshipQuery, Removal, Removed, RenameMode, Replaced, Replacement, Result,
+    RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage,
+    SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl,
+    UpsertReport, VectorStore, WorkerId, WrittenEntity,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -116,6 +116,8 @@ forward! {
     around thread_info(thread: &Thread) -> ThreadInfo = Call::read("history.thread_info");
     around clear(thread: &Thread) -> u64 = Call::write("history.clear");
     around clear_run(thread: &Thread, run: &RunId) -> u64 = Call::write("history.clear_run");
+    around remove(thread: &Thread, removal: Removal) -> Removed =
+        Call::write("history.remove").effect(Effect::Repeatable, removal.idempotency_key.is_some());
     around fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked = Call::write("history.fork");
     around replace(thread: &Thread, replacement: Replacement) -> Replaced =
         Call::new("history.replace", Effect::Guarded), sum(&replacement.messages, ChatMessage::size_bytes);

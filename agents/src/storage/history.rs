@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    append_digest, check_after, check_append, check_before, check_fork, check_limit, check_replace,
-    check_tail_matching, check_ttl,
+    append_digest, check_after, check_append, check_before, check_fork, check_if_last, check_limit,
+    check_remove, check_remove_at, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
     HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, OptionSet, Page, PageRequest,
-    Replaced, Replacement, RequestOption, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread,
-    ThreadInfo, Ttl,
+    Removal, Removed, Replaced, Replacement, RequestOption, Result, RunId, Seq, SessionId, Store,
+    StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
@@ -205,6 +205,9 @@ impl Store for InMemoryHistoryProvider {
         OptionSet::of(&[
             RequestOption::AppendIdempotencyKey,
             RequestOption::AppendTtl,
+            RequestOption::AppendIfLast,
+            RequestOption::RemoveIfLast,
+            RequestOption::RemoveIdempotencyKey,
             RequestOption::MessagesOfAgents,
             RequestOption::MessagesOfRoles,
         ])
@@ -250,6 +253,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
             {
                 return Ok(first_answer);
             }
+            check_if_last(OPERATION, options.if_last, state.last())?;
             let appended = state.append(OPERATION, &self.backend, messages, key)?;
             match options.ttl {
                 Some(ttl) => state.set_ttl(Some(ttl), now_ms()),
@@ -310,6 +314,24 @@ impl HistoryProvider for InMemoryHistoryProvider {
             state.clear_run(&self.backend, run)
         });
         Ok(removed.unwrap_or(0))
+    }
+
+    async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+        check_remove(&removal)?;
+        let remove = |state: &mut ThreadState| {
+            let now_ms = now_ms();
+            state.expire(&self.backend, now_ms);
+            state.remove(&self.backend, &removal, now_ms)
+        };
+        // Only a key must be remembered, so only a removal with a key creates the thread.
+        if removal.idempotency_key.is_some() {
+            return self.write("history.remove", thread, remove);
+        }
+        self.threads.change(&self.backend, thread, remove).unwrap_or_else(|| {
+            check_if_last("history.remove", removal.if_last, Seq::ZERO)?;
+            check_remove_at(&removal, Seq::ZERO)?;
+            Ok(Removed::new(0, Seq::ZERO))
+        })
     }
 
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {

@@ -14,18 +14,20 @@ mod append_batcher;
 mod events;
 mod lifetime;
 mod read;
+mod removal;
 mod write;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    check_after, check_append, check_before, check_limit, check_replace, check_tail_matching, check_ttl,
+    check_after, check_append, check_before, check_limit, check_remove, check_replace, check_tail_matching,
+    check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, StoredMessage,
-    Thread, ThreadInfo, Ttl,
+    MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq,
+    StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::engine::Engine;
@@ -123,7 +125,15 @@ store! {
     PostgresHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
-    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
+    options: [
+        AppendIdempotencyKey,
+        AppendTtl,
+        AppendIfLast,
+        RemoveIfLast,
+        RemoveIdempotencyKey,
+        MessagesOfAgents,
+        MessagesOfRoles
+    ],
     erase: {
         // In steps, so that no statement exceeds its time limit.
         while store
@@ -148,7 +158,8 @@ impl HistoryProvider for PostgresHistoryProvider {
             prepare(APPEND, messages, options.idempotency_key, |messages| Batch::new(APPEND, messages))
                 .await?;
         let repeatable = key.is_some();
-        let append = write::Append { address: self.address(thread), batch, key, ttl: options.ttl };
+        let (address, ttl, if_last) = (self.address(thread), options.ttl, options.if_last);
+        let append = write::Append { address, batch, key, ttl, if_last };
         let appended = append_batcher::append(&self.appends, append).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
@@ -201,6 +212,16 @@ impl HistoryProvider for PostgresHistoryProvider {
                 write::clear_run(sql, write, address, run)
             })
             .await
+    }
+
+    async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+        check_remove(&removal)?;
+        let repeatable = removal.idempotency_key.is_some();
+        let wanted = (self.address(thread), removal);
+        let removed = self.engine.statement("history.remove", &wanted, |sql, write, (address, removal)| {
+            removal::remove(sql, write, address, removal)
+        });
+        removed.await.map_err(|error| error.with_idempotent(repeatable))
     }
 
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {

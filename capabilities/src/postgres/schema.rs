@@ -21,6 +21,8 @@ const BASELINE_TABLES: [&str; 4] = [
 pub(crate) const GENERATIONS: &str = include_str!("../../migrations/postgres/0013_generations.sql");
 /// The migration that adds the key-value functions for several keys.
 const KEY_VALUE_BATCHES: &str = include_str!("../../migrations/postgres/0014_key_value_batches.sql");
+const APPEND_IF_LAST: &str = include_str!("../../migrations/postgres/0015_append_if_last.sql");
+const REMOVALS: &str = include_str!("../../migrations/postgres/0016_removals.sql");
 
 const OPERATION: &str = "postgres.open";
 
@@ -32,7 +34,8 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS, KEY_VALUE_BATCHES] };
+    pub(crate) const CURRENT: Self =
+        Self { migrations: &[GENERATIONS, KEY_VALUE_BATCHES, APPEND_IF_LAST, REMOVALS] };
 
     /// Returns the versions that this program supports. They are the format numbers of databases.
     pub(crate) fn formats(self) -> Formats {

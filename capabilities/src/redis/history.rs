@@ -16,18 +16,19 @@ mod index;
 mod matching;
 mod message;
 mod read;
+mod removal;
 mod scripts;
 pub(super) mod verify;
 mod write;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+    check_append, check_limit, check_remove, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, HistoryProvider, MessageFilter,
-    Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread,
-    ThreadInfo, Ttl,
+    Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq, StoredMessage,
+    Thread, ThreadInfo, Ttl,
 };
 
 use super::engine::Engine;
@@ -77,7 +78,15 @@ store! {
     RedisHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
-    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
+    options: [
+        AppendIdempotencyKey,
+        AppendTtl,
+        AppendIfLast,
+        RemoveIfLast,
+        RemoveIdempotencyKey,
+        MessagesOfAgents,
+        MessagesOfRoles
+    ],
     erase: store.index.erase("history.erase").await,
 }
 
@@ -95,7 +104,8 @@ impl HistoryProvider for RedisHistoryProvider {
                 .await?;
         let repeatable = key.is_some();
         let address = self.address(thread);
-        let appended = write::append(&self.index, &self.fast, &address, batch, key, options.ttl).await;
+        let options = write::Append { key, ttl: options.ttl, if_last: options.if_last };
+        let appended = write::append(&self.index, &self.fast, &address, batch, options).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 
@@ -133,6 +143,13 @@ impl HistoryProvider for RedisHistoryProvider {
 
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
         write::clear_run(&self.engine, &self.address(thread), run).await
+    }
+
+    async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+        check_remove(&removal)?;
+        let repeatable = removal.idempotency_key.is_some();
+        let removed = removal::remove(&self.index, &self.address(thread), &removal).await;
+        removed.map_err(|error| error.with_idempotent(repeatable))
     }
 
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {

@@ -13,6 +13,7 @@ mod events;
 mod expiry;
 mod message;
 mod read;
+mod removal;
 mod thread;
 mod write;
 
@@ -23,12 +24,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    check_append, check_limit, check_replace, check_tail_matching, check_ttl,
+    check_append, check_limit, check_remove, check_replace, check_tail_matching, check_ttl,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, StoredMessage,
-    Thread, ThreadInfo, Ttl,
+    MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq,
+    StoredMessage, Thread, ThreadInfo, Ttl,
 };
 use rusqlite::Connection;
 
@@ -140,7 +141,15 @@ store! {
     SqliteHistoryProvider as store,
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
-    options: [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles],
+    options: [
+        AppendIdempotencyKey,
+        AppendTtl,
+        AppendIfLast,
+        RemoveIfLast,
+        RemoveIdempotencyKey,
+        MessagesOfAgents,
+        MessagesOfRoles
+    ],
     erase: {
         let namespace = store.namespace.clone();
         let job = move |sql: &Connection| {
@@ -166,7 +175,8 @@ impl HistoryProvider for SqliteHistoryProvider {
         })
         .await?;
         let address = self.address(thread);
-        let job = move |sql: &Connection| write::append(sql, &address, &messages, key.as_ref(), options.ttl);
+        let options = write::Append { key, ttl: options.ttl, if_last: options.if_last };
+        let job = move |sql: &Connection| write::append(sql, &address, &messages, &options);
         self.engine.write(OPERATION, job).await
     }
 
@@ -219,6 +229,12 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
         let run = run.clone();
         self.change("history.clear_run", thread, move |sql, row| write::clear_run(sql, row, &run)).await
+    }
+
+    async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+        check_remove(&removal)?;
+        let address = self.address(thread);
+        self.engine.write("history.remove", move |sql| removal::remove(sql, &address, &removal)).await
     }
 
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {

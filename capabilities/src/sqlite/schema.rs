@@ -13,6 +13,7 @@ const APPLICATION_ID: i64 = 0x4c72_6472;
 const BASELINE: i64 = 6;
 const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0006_baseline.sql");
 const GENERATIONS: &str = include_str!("../../migrations/sqlite/0007_generations.sql");
+const REMOVALS: &str = include_str!("../../migrations/sqlite/0008_removals.sql");
 
 const OPERATION: &str = "sqlite.open";
 
@@ -24,7 +25,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS] };
+    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS, REMOVALS] };
 
     /// Returns the versions that this program supports. They are the format numbers of files.
     pub(crate) fn formats(self) -> Formats {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, Appended, ChatMessage, HistoryEvent, HistoryProvider,
-    HistoryProviderExt, IdempotencyKey, MessageFilter, PageRequest, Replacement, Result, RunId, Seq, Thread,
-    Ttl,
+    HistoryProviderExt, IdempotencyKey, MessageFilter, PageRequest, Removal, Replacement, Result, RunId, Seq,
+    Thread, Ttl,
 };
 
 use super::{World, calls};
@@ -67,6 +67,14 @@ calls! { History, history;
         let ttl = AppendOptions::default().with_ttl(Ttl::sliding(Duration::from_secs(3_600)));
         store.append_many(&Thread::new("agent", "their")?, batch("new")?, ttl).await
     }
+    "append_many/on_the_last_number" => |store| {
+        let options = AppendOptions::default().with_if_last(Seq::new(4));
+        store.append_many(&thread()?, batch("more")?, options).await
+    }
+    "append_many/on_another_number" => |store| {
+        let options = AppendOptions::default().with_if_last(Seq::new(6));
+        store.append_many(&thread()?, batch("more")?, options).await
+    }
     "get_messages" => |store| { store.get_messages(&thread()?, 1, 10).await }
     "tail" => |store| { store.tail(&thread()?, None, 10).await }
     "tail/before" => |store| { store.tail(&thread()?, Some(Seq::new(4)), 10).await }
@@ -82,6 +90,16 @@ calls! { History, history;
     "thread_info" => |store| { store.thread_info(&thread()?).await }
     "clear" => |store| { store.clear(&thread()?).await }
     "clear_run" => |store| { store.clear_run(&thread()?, &RunId::new("run")?).await }
+    "remove" => |store| { store.remove(&thread()?, Removal::numbers([2, 3, 9].map(Seq::new))).await }
+    "remove/after" => |store| { store.remove(&thread()?, Removal::after(Seq::new(2))).await }
+    "remove/newest" => |store| { store.remove(&thread()?, Removal::newest(2)).await }
+    "remove/with_a_key" => |store| {
+        store.remove(&thread()?, Removal::newest(2).with_idempotency_key(IdempotencyKey::new("pop")?)).await
+    }
+    "remove/on_another_number" => |store| {
+        store.remove(&thread()?, Removal::newest(2).with_if_last(Seq::new(6))).await
+    }
+    "remove/of_nothing" => |store| { store.remove(&Thread::new("agent", "their")?, Removal::newest(2)).await }
     "fork" => |store| { store.fork(&thread()?, &Thread::new("agent", "copy")?, None).await }
     "fork/up_to" => |store| {
         store.fork(&thread()?, &Thread::new("new", "copy")?, Some(Seq::new(3))).await

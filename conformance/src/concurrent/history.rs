@@ -7,8 +7,8 @@ mod state;
 use std::sync::Arc;
 
 use larder_kernel::{
-    AppendOptions, Capabilities, ChatMessage, Contract, HistoryProvider, IdempotencyKey, Replacement, Result,
-    RunId, Seq, StoredMessage, Thread,
+    AppendOptions, Capabilities, ChatMessage, Contract, HistoryProvider, IdempotencyKey, Removal,
+    Replacement, Result, RunId, Seq, StoredMessage, Thread,
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,13 +48,14 @@ impl Batch {
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Op {
-    Append { batch: Batch, key: Option<u8> },
+    Append { batch: Batch, key: Option<u8>, if_last: Option<i64> },
     Get { offset: u8, limit: u8 },
     Tail { before: Option<i64>, limit: u8 },
     After { after: i64, limit: u8 },
     Info,
     Clear,
     ClearRun { run: u8 },
+    Pop { count: u8 },
     Replace { up_to: i64, seen: i64, batch: Batch },
 }
 
@@ -65,6 +66,7 @@ pub(crate) enum Answer {
     Messages(Vec<(i64, u32)>),
     Info { messages: u64, bytes: u64, last: i64 },
     Removed(u64),
+    Popped { messages: Vec<(i64, u32)>, last: i64 },
     Replaced { removed: u64, seq: i64 },
 }
 
@@ -85,8 +87,16 @@ impl Spec for OneThread {
     }
 
     fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
-        let writes = matches!(op, Op::Append { .. } | Op::Clear | Op::ClearRun { .. } | Op::Replace { .. });
-        writes && !matches!(reply, Reply::Refused(_) | Reply::Answered(Answer::Removed(0)))
+        let writes = matches!(
+            op,
+            Op::Append { .. } | Op::Clear | Op::ClearRun { .. } | Op::Pop { .. } | Op::Replace { .. }
+        );
+        let nothing = match reply {
+            Reply::Refused(_) | Reply::Answered(Answer::Removed(0)) => true,
+            Reply::Answered(Answer::Popped { messages, .. }) => messages.is_empty(),
+            _ => false,
+        };
+        writes && !nothing
     }
 }
 
@@ -118,21 +128,25 @@ fn messages(batch: Batch) -> Result<Vec<ChatMessage>> {
     batch.ids().map(message).collect()
 }
 
-fn seen(stored: &[StoredMessage]) -> Answer {
-    let one = |stored: &StoredMessage| (stored.seq.get(), number_in(&stored.message.text, "m"));
-    Answer::Messages(stored.iter().map(one).collect())
+fn placed(stored: &[StoredMessage]) -> Vec<(i64, u32)> {
+    stored.iter().map(|stored| (stored.seq.get(), number_in(&stored.message.text, "m"))).collect()
 }
 
-fn append(rng: &mut Rng, turn: Turn) -> Op {
+fn seen(stored: &[StoredMessage]) -> Answer {
+    Answer::Messages(placed(stored))
+}
+
+fn append(memory: &Memory, rng: &mut Rng, turn: Turn) -> Op {
     let count = rng.below(3) + 1;
     if rng.percent(70) {
-        return Op::Append { batch: Batch { first: turn.value() * 10, count }, key: None };
+        let if_last = rng.percent(25).then_some(memory.last);
+        return Op::Append { batch: Batch { first: turn.value() * 10, count }, key: None, if_last };
     }
     // The same key usually has the same messages, but not always.
     let key = rng.below(KEYS);
     let other = u32::from(rng.percent(15));
     let batch = Batch { first: 90_000 + u32::from(key) * 100 + other * 10, count: key + 1 };
-    Op::Append { batch, key: Some(key) }
+    Op::Append { batch, key: Some(key), if_last: None }
 }
 
 fn replace(memory: &Memory, rng: &mut Rng, turn: Turn) -> Option<Op> {
@@ -158,7 +172,7 @@ impl Subject for OneThread {
 
     fn choose(memory: &Memory, rng: &mut Rng, turn: Turn, _: &Capabilities) -> Op {
         match rng.below(100) {
-            0..42 => append(rng, turn),
+            0..42 => append(memory, rng, turn),
             42..50 => Op::Get { offset: 0, limit: 100 },
             50..54 => Op::Get { offset: rng.below(6), limit: rng.below(6) },
             54..60 => Op::Tail { before: None, limit: rng.below(6) },
@@ -166,7 +180,8 @@ impl Subject for OneThread {
             64..72 => Op::After { after: memory.last, limit: 100 },
             72..80 => Op::Info,
             80..84 => Op::Clear,
-            84..88 => Op::ClearRun { run: rng.below(2) + 1 },
+            84..87 => Op::ClearRun { run: rng.below(2) + 1 },
+            87..91 => Op::Pop { count: rng.below(3) + 1 },
             _ => replace(memory, rng, turn).unwrap_or(Op::Info),
         }
     }
@@ -174,8 +189,8 @@ impl Subject for OneThread {
     async fn call(store: &Self::Store, op: &Op) -> Result<Answer> {
         let thread = thread()?;
         match *op {
-            Op::Append { batch, key } => {
-                let mut options = AppendOptions::default();
+            Op::Append { batch, key, if_last } => {
+                let mut options = AppendOptions::default().with_if_last(if_last.map(Seq::new));
                 if let Some(key) = key {
                     options = options.with_idempotency_key(IdempotencyKey::new(format!("key{key}"))?);
                 }
@@ -197,6 +212,10 @@ impl Subject for OneThread {
             }
             Op::Clear => Ok(Answer::Removed(store.clear(&thread).await?)),
             Op::ClearRun { run } => Ok(Answer::Removed(store.clear_run(&thread, &self::run(run)?).await?)),
+            Op::Pop { count } => {
+                let removed = store.remove(&thread, Removal::newest(count.into())).await?;
+                Ok(Answer::Popped { messages: placed(&removed.messages), last: removed.last.get() })
+            }
             Op::Replace { up_to, seen, batch } => {
                 let replacement = Replacement::new(Seq::new(up_to), messages(batch)?);
                 let done = store.replace(&thread, replacement.with_seen(Seq::new(seen))).await?;
@@ -214,7 +233,7 @@ impl Subject for OneThread {
                 memory.last = memory.last.max(last);
             }
             // Only a call that reads or assigns the last number proves that the thread has no later events.
-            Answer::Info { last, .. } => memory.last = *last,
+            Answer::Info { last, .. } | Answer::Popped { last, .. } => memory.last = *last,
             Answer::Replaced { seq, .. } => memory.last = *seq,
             Answer::Removed(_) => {}
         }
@@ -227,11 +246,14 @@ impl Subject for OneThread {
         match (op, reply) {
             (Op::Append { key: Some(_), .. }, Reply::Answered(_)) => "HIST-011",
             (Op::Append { key: Some(_), .. }, _) => "HIST-008",
+            (Op::Append { if_last: Some(_), .. }, Reply::Answered(_)) => "HIST-109",
+            (Op::Append { if_last: Some(_), .. }, _) => "HIST-106",
             (Op::Append { .. }, _) => "HIST-005",
             (Op::Get { .. } | Op::Tail { .. } | Op::After { .. }, _) => "HIST-004",
             (Op::Info, _) => "HIST-031",
             (Op::Clear, _) => "HIST-034",
             (Op::ClearRun { .. }, _) => "HIST-038",
+            (Op::Pop { .. }, _) => "HIST-116",
             (Op::Replace { .. }, Reply::Answered(_)) => "HIST-053",
             (Op::Replace { .. }, _) => "HIST-052",
         }
@@ -239,8 +261,11 @@ impl Subject for OneThread {
 
     fn show_op(op: &Op) -> String {
         match op {
-            Op::Append { batch, key: None } => format!("append {}", show_batch(*batch)),
-            Op::Append { batch, key: Some(key) } => format!("append {} as key{key}", show_batch(*batch)),
+            Op::Append { batch, key, if_last } => {
+                let key = key.map(|key| format!(" as key{key}")).unwrap_or_default();
+                let if_last = if_last.map(|last| format!(" if the last is {last}")).unwrap_or_default();
+                format!("append {}{key}{if_last}", show_batch(*batch))
+            }
             Op::Get { offset, limit } => format!("get {limit} from {offset}"),
             Op::Tail { before: None, limit } => format!("tail {limit}"),
             Op::Tail { before: Some(before), limit } => format!("tail {limit} before {before}"),
@@ -248,6 +273,7 @@ impl Subject for OneThread {
             Op::Info => "info".to_owned(),
             Op::Clear => "clear".to_owned(),
             Op::ClearRun { run } => format!("clear run{run}"),
+            Op::Pop { count } => format!("pop {count}"),
             Op::Replace { up_to, seen, batch } => {
                 format!("replace up to {up_to}, seen {seen}, by {}", show_batch(*batch))
             }
@@ -262,6 +288,7 @@ impl Subject for OneThread {
                 format!("{messages} messages, {bytes} bytes, last {last}")
             }
             Answer::Removed(count) => format!("{count} removed"),
+            Answer::Popped { messages, last } => format!("{}, last {last}", show_messages(messages)),
             Answer::Replaced { removed, seq } => format!("{removed} replaced, event {seq}"),
         }
     }

@@ -5,6 +5,7 @@ mod change;
 mod names;
 mod operation;
 mod read;
+mod remove;
 mod subscribe;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use larder_kernel::{
 use self::authors::Authors;
 use self::names::At;
 use self::operation::Operation;
+use self::remove::Answered;
 use super::compare::Checked;
 use super::recorder::Recorder;
 use super::rng::Rng;
@@ -32,7 +34,7 @@ pub(super) struct History {
 }
 
 /// The state of one thread.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Held {
     messages: Vec<Message>,
     /// The largest assigned number.
@@ -42,6 +44,7 @@ struct Held {
     /// The surviving events that are not messages.
     events: Vec<Event>,
     keys: BTreeMap<IdempotencyKey, ([u8; 32], Appended)>,
+    removals: BTreeMap<IdempotencyKey, Answered>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +68,13 @@ enum Kind {
         removed: u64,
     },
     Cleared {
+        removed: u64,
+    },
+    Removed {
+        seqs: Vec<i64>,
+    },
+    Rewound {
+        after: i64,
         removed: u64,
     },
     /// The part of the replacement at `first` or later remains.
@@ -126,8 +136,14 @@ impl Message {
 
 impl History {
     fn held(&self, thread: &Thread) -> &Held {
-        static EMPTY: Held =
-            Held { messages: Vec::new(), last: 0, cut: 0, events: Vec::new(), keys: BTreeMap::new() };
+        static EMPTY: Held = Held {
+            messages: Vec::new(),
+            last: 0,
+            cut: 0,
+            events: Vec::new(),
+            keys: BTreeMap::new(),
+            removals: BTreeMap::new(),
+        };
         self.threads.get(thread).unwrap_or(&EMPTY)
     }
 
@@ -157,8 +173,8 @@ impl Subject for History {
 
     async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
-            Operation::Append { thread, messages, times, options } => {
-                self.append(store, (thread, messages, *times, options), recorder).await?;
+            Operation::Append { thread, messages, times, options, if_last } => {
+                self.append(store, (thread, messages, *times, options, *if_last), recorder).await?;
                 match messages.first().filter(|_| *times > 1) {
                     // Messages that another writer appended come after all of them.
                     Some(one) => {
@@ -184,6 +200,7 @@ impl Subject for History {
             Operation::Info { thread } => self.info(store, thread, recorder).await,
             Operation::Clear { thread } => self.clear(store, thread, recorder).await,
             Operation::ClearRun { thread, run } => self.clear_run(store, (thread, run), recorder).await,
+            Operation::Remove { thread, remove } => self.remove(store, (thread, remove), recorder).await,
             Operation::Fork { source, target, up_to } => {
                 self.fork(store, (source, target, *up_to), recorder).await
             }

@@ -13,8 +13,8 @@ use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::storage::history::check_tail_matching;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, ErrorKind, Forked, HistoryEventKind, HistoryEvents,
-    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
-    SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced,
+    Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::serve::{SharedState, asleep, lock, serve};
@@ -73,7 +73,7 @@ defects! { History;
     a_replacement_drops_later_messages: ReplaceDropsLater => ["HIST-050"],
     positions_name_no_generation: GenerationUnnamed => ["HIST-099"],
     the_generation_of_a_position_is_ignored: GenerationIgnored =>
-        ["HIST-100", "HIST-101", "HIST-102", "HIST-103", "HIST-104", "HIST-105"],
+        ["HIST-100", "HIST-101", "HIST-102", "HIST-103", "HIST-104", "HIST-105", "HIST-111", "HIST-127"],
 }
 
 #[derive(Default)]
@@ -226,6 +226,7 @@ impl HistoryProvider for Wrong {
             _ => {}
         }
         options.ttl = options.ttl.map(|ttl| self.ttl(ttl));
+        options.if_last = options.if_last.map(|last| self.asked(&thread, last));
         let mut answer = self.inner.append_many(&thread, messages, options).await?;
         if let (Defect::KeysShared | Defect::KeysOutlive, Some(key)) = (self.defect, key) {
             lock(&self.memory.answers).insert(key, answer);
@@ -337,6 +338,23 @@ impl HistoryProvider for Wrong {
             }
             _ => self.inner.clear_run(&thread, run).await,
         }
+    }
+
+    async fn remove(&self, thread: &Thread, mut removal: Removal) -> Result<Removed> {
+        let thread = self.thread(thread)?;
+        removal.if_last = removal.if_last.map(|last| self.asked(&thread, last));
+        match &mut removal.target {
+            RemovalTarget::Numbers(numbers) => {
+                numbers.iter_mut().for_each(|seq| *seq = self.asked(&thread, *seq));
+            }
+            RemovalTarget::After(position) => *position = self.asked(&thread, *position),
+            _ => {}
+        }
+        let mut removed = self.inner.remove(&thread, removal).await?;
+        removed.last = self.shown(&thread, removed.last);
+        removed.seqs.iter_mut().for_each(|seq| *seq = self.shown(&thread, *seq));
+        removed.messages = self.read(&thread, removed.messages);
+        Ok(removed)
     }
 
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {

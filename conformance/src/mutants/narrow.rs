@@ -6,6 +6,8 @@
 mod blobs;
 mod graph;
 mod history;
+mod history_condition;
+mod history_removal;
 mod key_value;
 mod key_value_batch;
 mod renames;
@@ -22,6 +24,8 @@ use super::Mutant;
 pub(super) fn mutants() -> Vec<Mutant> {
     let all = [
         history::mutants(),
+        history_condition::mutants(),
+        history_removal::mutants(),
         vectors::mutants(),
         graph::mutants(),
         blobs::mutants(),

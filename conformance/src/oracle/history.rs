@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    AppendOptions, ChatMessage, Contract, ErrorKind, HistoryProviderExt, IdempotencyKey, Result, Thread,
+    AppendOptions, ChatMessage, Contract, ErrorKind, HistoryProviderExt, IdempotencyKey, Removal,
+    RequestOption, Result, Seq, Thread,
 };
 
 use super::{Answer, Defect, Ended, Op, OracleClient, Random, filler, is_outage, unexplained};
@@ -27,6 +28,10 @@ enum State {
     Open,
     /// The batch exists, at these positions.
     There(u64, u64),
+    /// The batch was at these positions, and may have been removed.
+    Leaving(u64, u64),
+    /// The batch was removed, by the event with this number.
+    Gone(u64),
     /// The batch does not exist.
     Absent,
 }
@@ -46,11 +51,13 @@ pub(crate) struct HistoryClient {
     batches: Vec<Batch>,
     /// The batch to send again.
     again: Option<usize>,
+    /// The batch whose removal to send, and the number of attempts.
+    leaving: Option<(usize, u32)>,
 }
 
 impl HistoryClient {
     pub(crate) fn new(era: &str, random: Random) -> Self {
-        Self { era: era.to_owned(), random, batches: Vec::new(), again: None }
+        Self { era: era.to_owned(), random, batches: Vec::new(), again: None, leaving: None }
     }
 
     fn thread(&self) -> Result<Thread> {
@@ -60,6 +67,20 @@ impl HistoryClient {
     fn text(&self, batch: usize, index: usize) -> String {
         let number = u64::try_from(batch * 8 + index).unwrap_or(0);
         format!("{} {batch} {index} {}", self.era, filler(number))
+    }
+
+    /// Returns the thread's last number before a batch, if the outcome of every earlier batch is known: no
+    /// other client writes the thread, so an append on that condition never conflicts.
+    fn last_before(&self, batch: usize) -> Option<Seq> {
+        let mut last = 0;
+        for of in &self.batches[..batch] {
+            match of.state {
+                State::Open | State::Leaving(..) => return None,
+                State::There(_, end) | State::Gone(end) => last = last.max(end),
+                State::Absent => {}
+            }
+        }
+        i64::try_from(last).ok().map(Seq::new)
     }
 
     async fn read(&self, stores: &StoreSet) -> Result<Vec<Line>> {
@@ -136,6 +157,14 @@ impl HistoryClient {
                     }
                     before = first;
                 }
+                (State::Leaving(first, _), Some(seq)) if first != *seq => {
+                    let finding = format!("batch {batch} is at {seq}, and was acknowledged at {first}");
+                    defects.push(Defect::new("HIST-002", finding));
+                }
+                (State::Gone(_), Some(seq)) => {
+                    let finding = format!("batch {batch}, acknowledged as removed, is at {seq}");
+                    defects.push(Defect::new(lost, finding));
+                }
                 (State::Absent, Some(seq)) => {
                     let finding = format!("batch {batch}, reported as not applied, is at {seq}");
                     defects.push(Defect::new("STORE-013", finding));
@@ -185,6 +214,63 @@ impl HistoryClient {
     }
 }
 
+impl HistoryClient {
+    /// Chooses the batch whose removal to send: the last one, so that its numbers are the newest.
+    fn choose_removal(&mut self) -> Option<Op> {
+        let batch = self.batches.len().checked_sub(1)?;
+        let State::There(..) = self.batches[batch].state else { return None };
+        if !self.random.once_in(8) {
+            return None;
+        }
+        self.leaving = Some((batch, 1));
+        Some(Op::RemoveBatch { batch })
+    }
+
+    async fn remove(&self, batch: usize, stores: &StoreSet) -> Result<Answer> {
+        let (State::There(first, last) | State::Leaving(first, last)) = self.batches[batch].state else {
+            return Ok(Answer::Numbers(Vec::new()));
+        };
+        let numbers = (first..=last).filter_map(|number| i64::try_from(number).ok().map(Seq::new));
+        let key = IdempotencyKey::new(format!("remove {} {batch}", self.era))?;
+        let removal = Removal::numbers(numbers).with_idempotency_key(key);
+        let removed = stores.history()?.remove(&self.thread()?, removal).await?;
+        Ok(Answer::Numbers(vec![removed.removed, u64::try_from(removed.last.get()).unwrap_or(0)]))
+    }
+
+    fn settle_removal(&mut self, batch: usize, ended: Ended) -> Option<Defect> {
+        let op = Op::RemoveBatch { batch };
+        let (_, tries) = self.leaving.take().unwrap_or((batch, 1));
+        let of = &mut self.batches[batch];
+        let (State::There(first, last) | State::Leaving(first, last)) = of.state else { return None };
+        match ended {
+            Ended::Done(Answer::Numbers(numbers)) => {
+                let [removed, end] = numbers[..] else { return None };
+                of.state = State::Gone(end);
+                let right = u64::try_from(of.count) == Ok(removed);
+                let finding = format!("{removed} messages of batch {batch} of {} were removed", of.count);
+                (!right).then(|| Defect::new("HIST-113", finding))
+            }
+            Ended::Done(_) => None,
+            Ended::Refused(error) => {
+                if tries > 1 {
+                    of.state = State::Leaving(first, last);
+                }
+                if tries > 1 && is_outage(&error) && tries < TRIES_MAX {
+                    self.leaving = Some((batch, tries + 1));
+                }
+                unexplained(Some(&error), &op)
+            }
+            Ended::Open(error) => {
+                of.state = State::Leaving(first, last);
+                if tries < TRIES_MAX {
+                    self.leaving = Some((batch, tries + 1));
+                }
+                unexplained(error.as_ref(), &op)
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl OracleClient for HistoryClient {
     fn contract(&self) -> Contract {
@@ -197,8 +283,14 @@ impl OracleClient for HistoryClient {
             of.tries += 1;
             return Op::Append { batch, count: of.count, keyed: of.keyed };
         }
+        if let Some((batch, _)) = self.leaving {
+            return Op::RemoveBatch { batch };
+        }
         if !self.batches.is_empty() && self.random.once_in(4) {
             return Op::ReadThread;
+        }
+        if let Some(removal) = self.choose_removal() {
+            return removal;
         }
         let count = 1 + self.random.index(3);
         let keyed = !self.random.once_in(4);
@@ -208,22 +300,28 @@ impl OracleClient for HistoryClient {
 
     async fn perform(&self, op: &Op, stores: &StoreSet) -> Result<Answer> {
         let history = stores.history()?;
-        let Op::Append { batch, count, keyed } = *op else {
-            return Ok(Answer::Thread(self.read(stores).await?));
+        let (batch, count, keyed) = match *op {
+            Op::Append { batch, count, keyed } => (batch, count, keyed),
+            Op::RemoveBatch { batch } => return self.remove(batch, stores).await,
+            _ => return Ok(Answer::Thread(self.read(stores).await?)),
         };
         let messages = (0..count).map(|index| ChatMessage::user(self.text(batch, index))).collect();
         let mut options = AppendOptions::default();
         if keyed {
             options = options.with_idempotency_key(IdempotencyKey::new(format!("{} {batch}", self.era))?);
+            if history.options().has(RequestOption::AppendIfLast) {
+                options = options.with_if_last(self.last_before(batch));
+            }
         }
         let appended = history.append_many(&self.thread()?, messages, options).await?;
-        let number = |seq: larder_kernel::Seq| u64::try_from(seq.get()).unwrap_or(0);
+        let number = |seq: Seq| u64::try_from(seq.get()).unwrap_or(0);
         Ok(Answer::Numbers(vec![number(appended.first), number(appended.last)]))
     }
 
     fn settle(&mut self, op: &Op, ended: Ended) -> Option<Defect> {
         match (op, ended) {
             (Op::Append { batch, .. }, ended) => self.settle_append(*batch, ended),
+            (Op::RemoveBatch { batch }, ended) => self.settle_removal(*batch, ended),
             (_, Ended::Done(Answer::Thread(lines))) => self.compare(&lines, "STORE-002").into_iter().next(),
             (_, Ended::Done(_)) => None,
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),

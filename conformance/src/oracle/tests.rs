@@ -16,7 +16,7 @@ fn memory() -> StoreSet {
 fn is_deletion(op: &Op) -> bool {
     match op {
         Op::Edges(op) => is_deletion(op),
-        Op::Delete { .. } | Op::DeleteBlob { .. } | Op::Remove { .. } => true,
+        Op::Delete { .. } | Op::DeleteBlob { .. } | Op::Remove { .. } | Op::RemoveBatch { .. } => true,
         _ => false,
     }
 }

@@ -4,6 +4,7 @@ mod append;
 mod backlog;
 mod clear;
 mod concurrent;
+mod condition;
 pub(crate) mod dump;
 mod erased;
 mod fields;
@@ -16,6 +17,8 @@ pub(crate) mod many;
 mod matching;
 mod places;
 mod read;
+mod remove;
+mod remove_once;
 mod replace;
 mod subscribe;
 mod support;
@@ -30,9 +33,11 @@ pub(crate) use support::all;
 pub fn cases() -> Vec<Case> {
     [
         appending(),
+        conditions(),
         reading(),
         matching(),
         clearing(),
+        removing(),
         forking(),
         replacing(),
         listing(),
@@ -77,6 +82,20 @@ fn appending() -> Vec<Case> {
         case!(History, "HIST-014", append::a_message_of_the_maximum_size_is_stored),
         case!(History, "HIST-014", append::a_batch_of_the_maximum_size_is_stored),
         case!(History, "HIST-014", append::text_arguments_and_results_may_contain_any_character),
+    ]
+}
+
+fn conditions() -> Vec<Case> {
+    vec![
+        case!(History, "HIST-106", condition::an_append_on_the_last_number_is_written),
+        case!(History, "HIST-106", condition::an_append_on_another_number_writes_nothing),
+        case!(History, "HIST-107", condition::the_conflict_names_the_last_number),
+        case!(History, "HIST-108", condition::every_change_makes_an_earlier_number_conflict),
+        case!(History, "HIST-108", condition::reads_and_refused_calls_are_no_change),
+        case!(History, "HIST-109", condition::of_concurrent_appends_on_one_number_one_succeeds),
+        case!(History, "HIST-110", condition::a_repetition_returns_the_first_result),
+        case!(History, "HIST-111", condition::another_generation_conflicts),
+        case!(History, "HIST-112", condition::an_expiry_counts_from_its_instant),
     ]
 }
 
@@ -129,6 +148,29 @@ fn clearing() -> Vec<Case> {
         case!(History, "HIST-038", clear::exactly_the_messages_of_the_run_are_removed),
         case!(History, "HIST-038", clear::a_run_is_cleared_from_replacements_and_forks_too),
         case!(History, "HIST-039", clear::clearing_a_missing_run_returns_0_and_creates_no_event),
+    ]
+}
+
+fn removing() -> Vec<Case> {
+    vec![
+        case!(History, "HIST-051", remove::a_removal_after_seen_makes_a_replacement_conflict),
+        case!(History, "HIST-071", remove::removing_the_last_message_removes_the_time_to_live),
+        case!(History, "HIST-113", remove::a_removal_by_number_removes_exactly_these_messages),
+        case!(History, "HIST-114", remove::a_rewind_removes_everything_after_its_position),
+        case!(History, "HIST-114", remove::a_long_thread_is_rewound_completely),
+        case!(History, "HIST-115", remove::a_pop_removes_the_newest_messages),
+        case!(History, "HIST-116", remove::concurrent_pops_return_each_message_once),
+        case!(History, "HIST-117", remove::the_rest_of_the_thread_follows),
+        case!(History, "HIST-118", remove::a_removal_is_an_event_without_text),
+        case!(History, "HIST-119", remove::a_removal_of_nothing_creates_no_event),
+        case!(History, "HIST-120", remove_once::a_removal_may_require_the_last_number),
+        case!(History, "HIST-121", remove_once::a_repeated_removal_removes_no_more),
+        case!(History, "HIST-122", remove_once::a_key_with_another_removal_conflicts),
+        case!(History, "HIST-123", remove_once::a_repeated_pop_returns_its_messages_again),
+        case!(History, "HIST-124", remove_once::a_clear_ends_what_a_pop_keeps),
+        case!(History, "HIST-125", remove_once::a_repeated_removal_by_number_returns_no_messages),
+        case!(History, "HIST-126", remove::messages_that_are_too_large_together_are_refused),
+        case!(History, "HIST-127", remove::a_lost_position_conflicts),
     ]
 }
 

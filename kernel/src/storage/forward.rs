@@ -48,6 +48,7 @@ macro_rules! forward {
             thread_info(thread: &Thread) -> ThreadInfo;
             clear(thread: &Thread) -> u64;
             clear_run(thread: &Thread, run: &RunId) -> u64;
+            remove(thread: &Thread, removal: Removal) -> Removed;
             fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked;
             replace(thread: &Thread, replacement: Replacement) -> Replaced;
             list_threads(agent: Option<&AgentId>, page: PageRequest<Thread>) -> Page<ThreadInfo, Thread>;

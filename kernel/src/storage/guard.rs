@@ -71,6 +71,9 @@ macro_rules! check {
     ($self:ident HistoryProvider append_many $thread:ident $messages:ident $options:ident) => {
         $self.check("history.append_many", $options.options())?;
     };
+    ($self:ident HistoryProvider remove $thread:ident $removal:ident) => {
+        $self.check("history.remove", $removal.options())?;
+    };
     ($self:ident HistoryProvider tail_matching $thread:ident $filter:ident $before:ident $limit:ident) => {
         $self.check("history.tail_matching", $filter.options())?;
     };

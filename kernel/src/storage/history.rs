@@ -12,17 +12,19 @@
 mod check;
 mod ext;
 mod filter;
+mod removal;
 mod types;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
 pub use check::{
-    append_digest, check_after, check_append, check_before, check_fork, check_limit, check_replace,
-    check_replace_at, check_tail_matching, check_ttl,
+    append_digest, check_after, check_append, check_before, check_fork, check_if_last, check_limit,
+    check_replace, check_replace_at, check_tail_matching, check_ttl,
 };
 pub use ext::HistoryProviderExt;
 pub use filter::{AuthorSet, AuthorTerms, MessageFilter, MessageSelector};
+pub use removal::{Removal, RemovalTarget, Removed, check_remove, check_remove_at, check_removed_bytes};
 pub use types::{
     AppendOptions, Appended, Forked, HistoryEvent, HistoryEventKind, Replaced, Replacement, StoredMessage,
     ThreadInfo, Ttl,
@@ -71,14 +73,32 @@ pub trait HistoryProvider: Store {
     /// - **HIST-014** A thread accepts messages up to the size limit and any UTF-8 text, including NUL.
     /// - **HIST-099** Every `Seq` that the methods return for a thread names one generation, which remains
     ///   after a clear and an expiry and is another one after an erasure.
+    /// - **HIST-106** With `if_last`, an append writes if that is the thread's last `Seq`, or 0 for a thread
+    ///   that was never written, and otherwise fails with `Conflict` and writes nothing.
+    /// - **HIST-107** The error of an append that was refused because of its `if_last` has the thread's last
+    ///   number as the fact `last` of its context.
+    /// - **HIST-108** Every append, replacement, removal, clear, clear of a run and fork into the thread
+    ///   after `if_last` causes that `Conflict`, and an append with the new `last` of `thread_info` succeeds.
+    /// - **HIST-109** Of concurrent appends with the same `if_last`, exactly one succeeds, and the others
+    ///   fail with `Conflict`.
+    /// - **HIST-110** Repeating an append that has an `if_last` with its idempotency key and the same
+    ///   messages returns the first result, even if the thread has changed.
+    /// - **HIST-111** An `if_last` that names another generation than the thread's fails with `Conflict` and
+    ///   writes nothing.
+    /// - **HIST-112** An expiry counts as a change from the instant at which it passes: an append with an
+    ///   earlier `if_last` then fails with `Conflict`, and one with the new `last` of `thread_info` succeeds.
+    ///
+    /// A caller whose decision depends on what it read calls `thread_info` first, then reads the messages,
+    /// and appends with the `last` of `thread_info`. A change during the read makes the append fail.
     ///
     /// "The same messages" means equal in every field except `created_at`, because a caller may set a new
     /// timestamp for a retry.
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 messages, a message over 4 MiB, a batch over 16 MiB, a
-    /// message that [`ChatMessage::check`] refuses, or a time to live of less than 1 ms or more than 100
-    /// years; `Conflict` for a used idempotency key; `ResourceExhausted` if a quota is reached.
+    /// message that [`ChatMessage::check`] refuses, a time to live of less than 1 ms or more than 100 years,
+    /// or a negative `if_last`; `Conflict` for a used idempotency key or an `if_last` that is not the
+    /// thread's last `Seq`; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
     /// The batch is written completely or not at all. An idempotency key makes the retry safe.
@@ -262,6 +282,54 @@ pub trait HistoryProvider: Store {
         Err(Error::not_implemented("history.clear_run"))
     }
 
+    /// Removes messages by their numbers, after a position (rewind), or from the end (pop).
+    ///
+    /// - **HIST-113** A removal by number removes exactly the messages with these numbers, returns them
+    ///   oldest first with their numbers, and ignores a number that no message has.
+    /// - **HIST-114** A rewind removes every message after its position, and returns their count and no
+    ///   message.
+    /// - **HIST-115** A pop removes the newest messages, as many as it names or all if the thread has fewer,
+    ///   and returns them oldest first with their numbers.
+    /// - **HIST-116** Of concurrent pops, no two return the same message, and every message that is gone was
+    ///   returned.
+    /// - **HIST-117** The remaining messages keep their order and `Seq`, the counts follow, and numbers are
+    ///   not assigned again.
+    /// - **HIST-118** A removal by number and a pop are an event with the numbers of the removed messages,
+    ///   and a rewind is an event with its position and the number of removed messages.
+    /// - **HIST-119** A removal that finds no message returns a count of 0 and creates no event.
+    /// - **HIST-120** With `if_last`, a removal removes only if that is the thread's last `Seq`, and
+    ///   otherwise fails with `Conflict` and changes nothing.
+    /// - **HIST-121** Repeating a removal with its idempotency key returns the same count, numbers and
+    ///   `last`, and removes nothing.
+    /// - **HIST-122** Repeating an idempotency key with another removal fails with `Conflict` and removes
+    ///   nothing.
+    /// - **HIST-123** A repetition of a pop with its idempotency key immediately after it returns the removed
+    ///   messages again, also after later appends and pops.
+    /// - **HIST-124** After a clear, also of a thread without messages, a repetition of a pop returns the
+    ///   numbers and no messages.
+    /// - **HIST-125** A repetition of a removal by number returns no messages.
+    /// - **HIST-126** A removal by number or a pop of messages over 16 MiB together fails with `InvalidInput`
+    ///   and changes nothing.
+    /// - **HIST-127** A rewind to a position of another generation than the thread's, or beyond its last
+    ///   `Seq`, fails with `Conflict`, and so does a removal of numbers that name a generation and are so.
+    ///
+    /// Only a pop with an idempotency key keeps the removed messages, for 10 minutes at most, so that a
+    /// caller whose connection failed can still receive them. A clear and an erasure end this immediately. No
+    /// event contains removed text. The keys of removals are separate from those of appends.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 or more than 1,000 numbers or newest messages, the same number twice, a negative
+    /// `if_last`, or messages over 16 MiB; `Conflict` as described above.
+    ///
+    /// # Cancellation
+    /// All of the messages are removed, or none. An idempotency key makes the retry safe.
+    ///
+    /// # Complexity
+    /// O(messages removed). A removal by number may cost O(messages of the thread).
+    async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+        Err(Error::not_implemented("history.remove"))
+    }
+
     /// Copies a thread's messages into a thread that has no messages.
     ///
     /// - **HIST-040** The fork contains the source's messages in order and equal in every field, up to and
@@ -297,8 +365,8 @@ pub trait HistoryProvider: Store {
     ///
     /// - **HIST-050** A replacement removes every message up to and including `up_to`, inserts its own
     ///   messages at the same position, and keeps all later messages after them with their `Seq`.
-    /// - **HIST-051** If the thread was cleared, was replaced or lost a run after `seen`, the call fails with
-    ///   `Conflict` and changes nothing.
+    /// - **HIST-051** If the thread was cleared, was replaced, or lost messages by `clear_run` or `remove`
+    ///   after `seen`, the call fails with `Conflict` and changes nothing.
     /// - **HIST-052** Messages appended after `seen` do not cause a conflict.
     /// - **HIST-053** Of concurrent replacements that saw the same state, exactly one succeeds, and the
     ///   others fail with `Conflict`.

@@ -52,6 +52,12 @@ options! {
     AppendIdempotencyKey, History, "append.idempotency_key";
     /// [`AppendOptions::ttl`](crate::AppendOptions::ttl).
     AppendTtl, History, "append.ttl";
+    /// [`AppendOptions::if_last`](crate::AppendOptions::if_last).
+    AppendIfLast, History, "append.if_last";
+    /// [`Removal::if_last`](crate::Removal::if_last).
+    RemoveIfLast, History, "remove.if_last";
+    /// [`Removal::idempotency_key`](crate::Removal::idempotency_key).
+    RemoveIdempotencyKey, History, "remove.idempotency_key";
     /// A [`MessageFilter`](crate::MessageFilter) that names agents.
     MessagesOfAgents, History, "filter.agent";
     /// A [`MessageFilter`](crate::MessageFilter) that names roles.

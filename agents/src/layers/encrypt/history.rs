@@ -14,8 +14,8 @@ use larder_kernel::storage::history::{check_append, check_replace, check_tail_ma
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, Error, ErrorKind, Forked,
     HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace,
-    Page, PageRequest, Replaced, Replacement, Result, Role, RunId, Seq, Store, StoredMessage, Thread,
-    ThreadInfo, Timestamp, Ttl,
+    Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, Role, RunId, Seq, Store,
+    StoredMessage, Thread, ThreadInfo, Timestamp, Ttl,
 };
 
 use super::ring::{KeyRing, Nonce, Place, corrupt};
@@ -23,7 +23,18 @@ use super::text::{base64, bytes_in, from_base64, pack, packed_in, read, unpack, 
 use super::{Sealed, shared};
 use crate::internal::offload;
 
-shared!(HistoryProvider, [AppendIdempotencyKey, AppendTtl, MessagesOfAgents, MessagesOfRoles]);
+shared!(
+    HistoryProvider,
+    [
+        AppendIdempotencyKey,
+        AppendTtl,
+        AppendIfLast,
+        RemoveIfLast,
+        RemoveIdempotencyKey,
+        MessagesOfAgents,
+        MessagesOfRoles
+    ]
+);
 
 /// The size of the ciphertext's length, in bytes.
 const LENGTH_BYTES: usize = 4;
@@ -245,6 +256,12 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
 
     async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
         self.inner.clear_run(thread, run).await
+    }
+
+    async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+        let mut removed = self.inner.remove(thread, removal).await?;
+        removed.messages = self.open("history.remove", removed.messages).await?;
+        Ok(removed)
     }
 
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {

@@ -19,6 +19,13 @@ pub(super) enum EventKind {
     Cleared {
         removed: u64,
     },
+    Removed {
+        seqs: Vec<i64>,
+    },
+    Rewound {
+        after: i64,
+        removed: u64,
+    },
     /// A replacement. Its remaining messages have the positions `first..=up_to`.
     Replaced {
         first: i64,
@@ -31,10 +38,11 @@ pub(super) enum EventKind {
 impl Event {
     /// Returns the quota share of the event.
     pub(super) fn share(&self) -> u64 {
-        let run_bytes = match &self.kind {
+        let content = match &self.kind {
             EventKind::RunCleared { run, .. } => size(run.as_str().len()),
-            EventKind::Cleared { .. } | EventKind::Replaced { .. } => 0,
+            EventKind::Removed { seqs } => size(size_of_val(seqs.as_slice())),
+            EventKind::Cleared { .. } | EventKind::Rewound { .. } | EventKind::Replaced { .. } => 0,
         };
-        EVENT_SHARE_BYTES + run_bytes
+        EVENT_SHARE_BYTES + content
     }
 }

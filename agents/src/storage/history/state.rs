@@ -1,5 +1,7 @@
 //! The state of one thread.
 
+mod removal;
+
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use larder_kernel::{
 use super::events::{Event, EventKind};
 use crate::storage::backend::{MemoryBackend, deadline_ms};
 use crate::storage::sharded_map::{LogPage, Record};
+use removal::Removals;
 
 /// The quota shares of a thread, a message, a blob reference and a key, apart from their content.
 const THREAD_SHARE_BYTES: u64 = 512;
@@ -35,6 +38,7 @@ pub(super) struct ThreadState {
     /// The events since the last clear, apart from messages, in order.
     events: Vec<Event>,
     keys: HashMap<IdempotencyKey, ([u8; 32], Appended)>,
+    removals: Removals,
     life: Option<Life>,
     /// The thread's share of the quota.
     held: u64,
@@ -66,6 +70,7 @@ impl ThreadState {
             removed_last: 0,
             events: Vec::new(),
             keys: HashMap::new(),
+            removals: Removals::default(),
             life: None,
             held,
         })
@@ -186,6 +191,7 @@ impl ThreadState {
 
     pub(super) fn clear(&mut self, backend: &MemoryBackend) -> u64 {
         self.life = None;
+        self.forget_popped(backend, None);
         let removed = size(self.messages.len());
         if removed == 0 {
             return 0;
@@ -312,6 +318,12 @@ impl ThreadState {
                 HistoryEventKind::RunCleared { run: run.clone(), removed: *removed }
             }
             EventKind::Cleared { removed } => HistoryEventKind::Cleared { removed: *removed },
+            EventKind::Removed { seqs } => {
+                HistoryEventKind::Removed { seqs: seqs.iter().copied().map(Seq::new).collect() }
+            }
+            EventKind::Rewound { after, removed } => {
+                HistoryEventKind::Rewound { after: Seq::new(*after), removed: *removed }
+            }
             EventKind::Replaced { first, up_to, removed, thread_bytes } => {
                 let from = self.messages.partition_point(|entry| entry.seq < *first);
                 let left = self.messages.range(from..).take_while(|entry| entry.seq <= *up_to);
@@ -369,7 +381,7 @@ impl ThreadState {
 
 impl Record for ThreadState {
     fn is_unused(&self) -> bool {
-        self.last == 0
+        self.last == 0 && self.removals.is_empty()
     }
 
     fn held(&self) -> u64 {
@@ -381,10 +393,14 @@ impl Record for ThreadState {
         if self.life.as_ref().is_some_and(|life| now_ms >= life.expires_at_ms) {
             self.clear(backend);
         }
+        if self.removals.expires_at_ms().is_some_and(|at_ms| now_ms >= at_ms) {
+            self.forget_popped(backend, Some(now_ms));
+        }
     }
 
     fn expires_at_ms(&self) -> Option<i64> {
-        self.life.as_ref().map(|life| life.expires_at_ms)
+        let life = self.life.as_ref().map(|life| life.expires_at_ms);
+        life.into_iter().chain(self.removals.expires_at_ms()).min()
     }
 }
 

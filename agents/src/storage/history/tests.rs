@@ -229,3 +229,35 @@ async fn a_message_is_held_with_the_ids_and_types_that_it_carries() {
     history.erase().await.unwrap();
     assert_eq!(backend.bytes(), 0);
 }
+
+#[tokio::test]
+async fn what_a_pop_keeps_counts_until_a_clear() {
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
+    let thread = thread("popped");
+    history.append(&thread, user("kept")).await.unwrap();
+    history.append(&thread, user(&"x".repeat(10_000))).await.unwrap();
+    let full = backend.bytes();
+    let key = IdempotencyKey::new("k").unwrap();
+    let pop = Removal::newest(1).with_idempotency_key(key);
+    assert_eq!(history.remove(&thread, pop.clone()).await.unwrap().messages.len(), 1);
+    assert!(backend.bytes() >= full, "{} of {full}", backend.bytes());
+    history.remove(&thread, Removal::newest(1)).await.unwrap();
+    assert_eq!(history.clear(&thread).await.unwrap(), 0);
+    assert!(backend.bytes() < 10_000, "{} bytes", backend.bytes());
+    let again = history.remove(&thread, pop).await.unwrap();
+    assert_eq!((again.removed, again.seqs, again.messages.len()), (1, vec![Seq::new(2)], 0));
+    history.erase().await.unwrap();
+    assert_eq!(backend.bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_removal_without_a_key_creates_no_thread() {
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
+    let removed = history.remove(&thread("never"), Removal::newest(1)).await.unwrap();
+    assert_eq!((removed.removed, backend.bytes()), (0, 0));
+    let lost = Removal::newest(1).with_if_last(Seq::new(1));
+    history.remove(&thread("never"), lost).await.unwrap_err();
+    assert_eq!(backend.bytes(), 0);
+}

@@ -136,6 +136,8 @@ async fn part(engine: &Engine) -> Result<Swept> {
         let state = engine.statement(OPERATION, bucket, sweep_bucket).await;
         swept.note(state.map(|(state, gone)| (state > 0, gone, state == 2)))?;
     }
+    let forgotten = engine.statement(OPERATION, &(), |sql, write, ()| sweep_popped(sql, write)).await?;
+    swept.more |= forgotten == ROWS_MAX;
     swept.more |= swept.met > 0 && threads.len().max(buckets.len()) == PLACES_MAX;
     Ok(swept)
 }
@@ -176,6 +178,15 @@ fn sweep_thread<'c>(
         ));
         let sweep = thread.iter().fold(sweep, |sweep, name| sweep.bind(name));
         Ok(sweep.bind(ROWS_MAX).bind(BYTES_MAX).bind(write.format).bind(write.commit).fetch_one(sql).await?)
+    })
+}
+
+/// Removes the messages of pops that were kept long enough, and returns their number.
+fn sweep_popped(sql: &mut PgConnection, write: Write) -> BoxFuture<'_, Fallible<i64>> {
+    Box::pin(async move {
+        let sweep =
+            sqlx::query_scalar(concat!("SELECT larder.sweep_popped($1) WHERE ", begin_write!("2", "3")));
+        Ok(sweep.bind(ROWS_MAX).bind(write.format).bind(write.commit).fetch_one(sql).await?)
     })
 }
 

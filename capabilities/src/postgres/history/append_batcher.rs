@@ -239,7 +239,7 @@ fn fail(batch: Vec<Queued>, error: Error) {
 
 /// Makes an append, in a batch with concurrent ones.
 pub(super) async fn append(batcher: &Arc<AppendBatcher>, append: Append) -> Result<Appended> {
-    if append.key.is_some() || append.ttl.is_some() || append.batch.bytes() > APPEND_BYTES_MAX {
+    if !append.is_plain() || append.batch.bytes() > APPEND_BYTES_MAX {
         return append_single(&batcher.engine, &append).await;
     }
     let append = Arc::new(append);

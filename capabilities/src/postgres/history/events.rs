@@ -90,12 +90,12 @@ fn page<'c>(
                     AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
              ), happened AS (
                 (SELECT m.seq, 0::smallint AS kind, m.bytes, m.thread_bytes, m.body, 0::bigint AS removed,
-                    NULL::text AS run, NULL::bigint AS up_to
+                    NULL::text AS run, NULL::bigint AS up_to, NULL::bigint[] AS removed_seqs
                  FROM larder.messages m WHERE m.namespace = $1 AND m.thread = (SELECT id FROM t) AND m.seq > \
                  $4
                  ORDER BY m.seq LIMIT $5)
                 UNION ALL
-                (SELECT e.seq, e.kind, 0, e.thread_bytes, NULL, e.removed, e.run, e.up_to
+                (SELECT e.seq, e.kind, 0, e.thread_bytes, NULL, e.removed, e.run, e.up_to, e.seqs
                  FROM larder.thread_events e
                  WHERE e.namespace = $1 AND e.thread = (SELECT id FROM t) AND e.seq > $4
                  ORDER BY e.seq LIMIT $5)
@@ -104,7 +104,7 @@ fn page<'c>(
                 FROM (SELECT * FROM happened ORDER BY seq LIMIT $5) first
              )
              SELECT c.seq, c.kind, c.thread_bytes, c.body, c.removed, c.run, c.up_to, p.seqs, p.bodies,
-                (SELECT generation FROM t)
+                (SELECT generation FROM t), c.removed_seqs
              FROM cut c LEFT JOIN LATERAL (
                 SELECT array_agg(m.seq ORDER BY m.seq) AS seqs, array_agg(m.body ORDER BY m.seq) AS bodies
                 FROM larder.messages m
@@ -139,10 +139,21 @@ fn shown(row: &PgRow) -> Fallible<HistoryEvent> {
             messages: placed(row)?,
             thread_bytes,
         },
+        4 => HistoryEventKind::Removed { seqs: seqs(row)? },
+        5 => {
+            let after = seqs(row)?.first().copied().ok_or_else(|| corrupt(OPERATION))?;
+            HistoryEventKind::Rewound { after, removed }
+        }
         _ => return Err(corrupt(OPERATION).into()),
     };
     let event = HistoryEvent::new(Seq::new(row.try_get(0)?), kind);
     Ok(event.in_generation(generation(row.try_get(9)?)))
+}
+
+/// Returns the numbers of a removal.
+fn seqs(row: &PgRow) -> Fallible<Vec<Seq>> {
+    let seqs: Option<Vec<i64>> = row.try_get(10)?;
+    Ok(seqs.ok_or_else(|| corrupt(OPERATION))?.into_iter().map(Seq::new).collect())
 }
 
 /// Returns the remaining messages of a replacement.

@@ -57,10 +57,12 @@ impl Seen {
     fn of(rows: &[PgRow]) -> Fallible<Self> {
         let Some(first) = rows.first() else { return Ok(Self { last: Some(Seq::ZERO), ..Self::default() }) };
         let generation = generation(first.try_get(4)?);
+        let (expired, last): (bool, i64) = (first.try_get(2)?, first.try_get(5)?);
         let mut seen = Self {
             messages: Vec::new(),
-            last: Some(Seq::new(first.try_get(5)?).in_generation(generation)),
-            expired: first.try_get(2)?,
+            // The clear of an expired thread has the next number, even if it is not recorded yet.
+            last: Some(Seq::new(last + i64::from(expired)).in_generation(generation)),
+            expired,
             refresh: first.try_get(3)?,
         };
         for row in rows {

@@ -1,7 +1,7 @@
 //! The writes of a thread: calls of the database's functions.
 
 use futures_util::future::BoxFuture;
-use larder_kernel::storage::history::{check_fork, check_replace_at};
+use larder_kernel::storage::history::{check_fork, check_if_last, check_replace_at};
 use larder_kernel::{
     AgentRole, Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Replaced, Result,
     RunId, Seq, Ttl,
@@ -64,17 +64,28 @@ pub(super) struct Append {
     pub(super) batch: Batch,
     pub(super) key: Option<(IdempotencyKey, [u8; 32])>,
     pub(super) ttl: Option<Ttl>,
+    pub(super) if_last: Option<Seq>,
+}
+
+impl Append {
+    /// Returns true if the append has no options, so that others may join its statement.
+    pub(super) fn is_plain(&self) -> bool {
+        self.key.is_none() && self.ttl.is_none() && self.if_last.is_none()
+    }
 }
 
 /// Appends one message to an existing thread, in one statement without a function call. Returns no row if the
-/// thread is new, its time to live has passed, or the database has another format.
-const APPEND_ONE: &str = "WITH t AS (
+/// thread is new, its time to live has passed, the condition does not hold, or the database has another
+/// format.
+macro_rules! append_one {
+    ($condition:literal) => {
+        concat!("WITH t AS (
         UPDATE larder.threads s
         SET last_seq = s.last_seq + 1, messages = s.messages + 1, bytes = s.bytes + $5,
             expires_ms = CASE WHEN s.ttl_refresh THEN larder.prolonged(s.expires_ms, s.ttl_ms) ELSE \
             s.expires_ms END
         WHERE s.namespace = $1 AND s.agent = $2 AND s.session = $3
-            AND (s.expires_ms IS NULL OR larder.is_to_come(s.expires_ms))
+            AND (s.expires_ms IS NULL OR larder.is_to_come(s.expires_ms)) ", $condition, "
             AND (SELECT v.version FROM larder.schema_version v
                 WHERE set_config('synchronous_commit', $10, true) <> '') = $9
         RETURNING CASE WHEN s.watched_until_ms IS NULL THEN s.id
@@ -83,7 +94,14 @@ const APPEND_ONE: &str = "WITH t AS (
     )
     INSERT INTO larder.messages (namespace, thread, seq, bytes, thread_bytes, run, author, author_role, body)
     SELECT $1, t.id, t.last_seq, $5, t.bytes, $4, $7, $8, $6 FROM t
-    RETURNING seq, (SELECT t.generation FROM t)";
+    RETURNING seq, (SELECT t.generation FROM t)")
+    };
+}
+
+const APPEND_ONE: &str = append_one!("");
+/// The same on the condition that the thread has this last position.
+const APPEND_ONE_IF_LAST: &str =
+    append_one!("AND s.last_seq = $11 AND ($12::bigint IS NULL OR s.generation = $12)");
 
 /// Appends one message and returns its number.
 async fn append_one(sql: &mut PgConnection, write: Write, append: &Append) -> Fallible<Option<Appended>> {
@@ -96,7 +114,7 @@ async fn append_one(sql: &mut PgConnection, write: Write, append: &Append) -> Fa
         return Ok(None);
     }
     let (namespace, agent, session) = append.address.key();
-    let row = sqlx::query(APPEND_ONE)
+    let query = sqlx::query(if append.if_last.is_some() { APPEND_ONE_IF_LAST } else { APPEND_ONE })
         .bind(namespace)
         .bind(agent)
         .bind(session)
@@ -106,10 +124,12 @@ async fn append_one(sql: &mut PgConnection, write: Write, append: &Append) -> Fa
         .bind(author)
         .bind(role)
         .bind(write.format)
-        .bind(write.commit)
-        .fetch_optional(sql)
-        .await?;
-    let Some(row) = row else { return Ok(None) };
+        .bind(write.commit);
+    let query = match append.if_last {
+        Some(last) => query.bind(last.get()).bind(named(last)),
+        None => query,
+    };
+    let Some(row) = query.fetch_optional(sql).await? else { return Ok(None) };
     let seq = Seq::new(row.try_get(0)?).in_generation(generation(row.try_get(1)?));
     Ok(Some(Appended::new(seq, seq)))
 }
@@ -125,10 +145,10 @@ pub(super) fn append<'c>(
         }
         let (namespace, agent, session) = append.address.key();
         let row = sqlx::query(concat!(
-            "SELECT out_first, out_last, out_generation
-             FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            "SELECT out_first, out_last, out_generation, out_found
+             FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
              WHERE ",
-            begin_write!("13", "14")
+            begin_write!("15", "16")
         ))
         .bind(namespace)
         .bind(agent)
@@ -142,10 +162,16 @@ pub(super) fn append<'c>(
         .bind(append.key.as_ref().map(|(_, digest)| &digest[..]))
         .bind(append.ttl.map(|ttl| millis(ttl.after)))
         .bind(append.ttl.is_some_and(|ttl| ttl.refresh_on_use))
+        .bind(append.if_last.map(Seq::get))
+        .bind(append.if_last.and_then(named))
         .bind(write.format)
         .bind(write.commit)
         .fetch_one(sql)
         .await?;
+        if row.try_get::<Option<i64>, _>(3)?.is_some() {
+            check_if_last(APPEND, append.if_last, last(&row, 3, 2)?)?;
+            return Err(corrupt(APPEND).into());
+        }
         match (row.try_get(0)?, row.try_get(1)?) {
             (Some(first), Some(last)) => {
                 let appended = Appended::new(Seq::new(first), Seq::new(last));
@@ -208,6 +234,11 @@ pub(super) fn clear_run<'c>(
     })
 }
 
+/// Returns the generation that a position names, as a parameter.
+pub(super) fn named(position: Seq) -> Option<i64> {
+    position.generation().map(|named| integer(named.get()))
+}
+
 /// Returns the position in two columns. A thread that does not exist has neither.
 fn last(row: &PgRow, number: usize, generation_column: usize) -> Fallible<Seq> {
     let number: Option<i64> = row.try_get(number)?;
@@ -244,7 +275,7 @@ pub(super) fn fork<'c>(
         .bind(to_agent)
         .bind(to_session)
         .bind(up_to.map_or(i64::MAX, Seq::get))
-        .bind(up_to.and_then(Seq::generation).map(|named| integer(named.get())))
+        .bind(up_to.and_then(named))
         .bind(write.format)
         .bind(write.commit)
         .fetch_one(sql)

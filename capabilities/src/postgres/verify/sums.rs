@@ -202,6 +202,27 @@ pub(super) const CHECKS: &[SqlCheck] = &[
         repair: None,
     },
     SqlCheck {
+        kind: Reference,
+        subject: "removal_keys",
+        sql: "SELECT format('key of a removal %s of thread row %s in %s', k.idempotency_key, k.thread, \
+              k.namespace),
+                'its thread does not exist or is behind it'
+              FROM larder.removal_keys k WHERE NOT EXISTS (
+                SELECT FROM larder.threads t
+                WHERE t.namespace = k.namespace AND t.id = k.thread AND t.last_seq >= k.last_seq)",
+        repair: None,
+    },
+    SqlCheck {
+        kind: Reference,
+        subject: "popped_messages",
+        sql: "SELECT format('popped message %s of thread row %s in %s', p.seq, p.thread, p.namespace),
+                'its removal does not exist'
+              FROM larder.popped_messages p WHERE NOT EXISTS (
+                SELECT FROM larder.removal_keys k WHERE k.namespace = p.namespace AND k.thread = p.thread
+                    AND k.idempotency_key = p.idempotency_key)",
+        repair: None,
+    },
+    SqlCheck {
         kind: Counter,
         subject: "kv_buckets",
         sql: concat!(

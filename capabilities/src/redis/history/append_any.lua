@@ -10,7 +10,10 @@ if key ~= '' then
     return {0, tonumber(first), tonumber(final), generation or ''}
   end
 end
-local count = (#ARGV - 6) / 3
+if ARGV[7] ~= '' and (tonumber(ARGV[7]) ~= last or (ARGV[8] ~= '' and ARGV[8] ~= generation)) then
+  return {4, last, generation or ''}
+end
+local count = (#ARGV - 8) / 3
 if last + count > SEQ_MAX then
   return {3}
 end
@@ -18,7 +21,7 @@ if not indexed(token) then
   return {1}
 end
 local first = last + 1
-for at = 7, #ARGV, 3 do
+for at = 9, #ARGV, 3 do
   last = last + 1
   bytes = bytes + ARGV[at]
   place_one(last, ARGV[at], ARGV[at + 1], ARGV[at + 2], bytes, 0)

@@ -5,6 +5,12 @@ if type(format) == 'string' and format ~= FORMAT then
   return wrong_format(format)
 end
 redis.call('SCARD', KEYS[#KEYS])
+-- The messages that pops kept; see thread.lua.
+local popped = string.sub(KEYS[1], 1, -5) .. 'popped'
+for _, name in ipairs(redis.call('SMEMBERS', popped)) do
+  redis.call('UNLINK', name)
+end
+redis.call('UNLINK', popped)
 redis.call('UNLINK', unpack(KEYS, 1, #KEYS - 1))
 -- A subscription that waits is refused now and not at its next look. The names of the channel and of the hash differ in their
 -- last part.

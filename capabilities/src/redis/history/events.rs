@@ -16,6 +16,7 @@ use super::super::script::millis;
 use super::address::Address;
 use super::message::{Entry, stored};
 use super::read::settle;
+use super::removal::numbers;
 use super::scripts::{EVENTS, WATCH};
 use crate::follow::{self, EventLog, OPERATION};
 
@@ -84,7 +85,8 @@ fn shown(answer: Value) -> Result<HistoryEvent> {
     other(&text, placed).ok_or_else(|| corrupt(OPERATION))
 }
 
-/// Parses an event that is not a message: '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'.
+/// Parses an event that is not a message: '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'. A
+/// removal has its numbers in place of the run, and a rewind its position.
 fn other(text: &str, messages: Vec<StoredMessage>) -> Option<HistoryEvent> {
     let mut fields = text.splitn(7, ' ');
     let mut number = || fields.next()?.parse::<i64>().ok();
@@ -101,6 +103,8 @@ fn other(text: &str, messages: Vec<StoredMessage>) -> Option<HistoryEvent> {
             messages,
             thread_bytes: u64::try_from(thread_bytes).ok()?,
         },
+        4 => HistoryEventKind::Removed { seqs: numbers(run)? },
+        5 => HistoryEventKind::Rewound { after: *numbers(run)?.first()?, removed },
         _ => return None,
     };
     Some(HistoryEvent::new(Seq::new(seq), kind))
@@ -116,7 +120,19 @@ mod tests {
         assert_eq!(event.seq, Seq::new(7));
         let run = RunId::new("run 1 \u{1f980}").unwrap();
         assert_eq!(event.kind, HistoryEventKind::RunCleared { run, removed: 3 });
-        for foreign in ["", "7 2 3 0 12 0", "7 4 3 0 12 0 ", "7 2 3 0 12 0 ", "7 1 -3 0 12 0 "] {
+        let seqs = [-3, 5].map(Seq::new).to_vec();
+        assert_eq!(other("7 4 2 0 12 0 -3,5", Vec::new()).unwrap().kind, HistoryEventKind::Removed { seqs });
+        let rewound = HistoryEventKind::Rewound { after: Seq::new(-3), removed: 2 };
+        assert_eq!(other("7 5 2 0 12 0 -3", Vec::new()).unwrap().kind, rewound);
+        for foreign in [
+            "",
+            "7 2 3 0 12 0",
+            "7 6 3 0 12 0 ",
+            "7 4 1 0 12 0 x",
+            "7 5 1 0 12 0 ",
+            "7 2 3 0 12 0 ",
+            "7 1 -3 0 12 0 ",
+        ] {
             assert!(other(foreign, Vec::new()).is_none(), "{foreign:?}");
         }
     }

@@ -33,6 +33,7 @@ on_thread!(CLEAR_RUN, "clear_run.lua");
 on_thread!(COMMIT, "commit.lua");
 on_thread!(EVENTS, "events.lua");
 on_thread!(MATCHING, "matching.lua");
+on_thread!(REMOVE, "remove.lua");
 on_thread!(REPLACE, "replace.lua");
 on_thread!(RETIRE, "retire.lua");
 on_thread!(SET_TTL, "set_ttl.lua");

@@ -6,13 +6,14 @@
 -- The hash holds the counters: `s` the greatest number, `c` the number of the last clear, run clear or replacement, `n` the
 -- number of messages, `b` their bytes, `f` the format, `g` the generation, `i` present after the thread was registered in the index, `w` the end of
 -- the last subscription's notice. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
--- `k` followed by an idempotency key has the result of the append with that key.
+-- `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal.
 --
 -- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. The body is
 -- 0x01 '<author>' NUL '<role>' NUL, each empty if the message has none, and the message, which may be compressed.
 -- Runs: sorted by their bytes, '<run>' NUL '<seq + 2^20, in 16 digits> <size>'. A replacement reaches 999 below 0.
 -- Events: sorted by their number, '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'; kind 1 is a clear, 2
--- the clear of a run, 3 a replacement.
+-- the clear of a run, 3 a replacement, 4 a removal, whose numbers take the place of the run, 5 a rewind, whose position does.
+-- Popped: the keys of the messages that pops with an idempotency key keep for a few minutes.
 -- Replacements: the numbers of the replacement events, sorted by their `up to`.
 --
 -- A sorted set's scores are exact up to 2^53. Appends stop 2^20 before that, so that events always have a number.
@@ -26,6 +27,9 @@ local SEQ_MAX = 9007199253692416
 local OFFSET = 1048576
 -- The time for which a token stays refused: ten times the limit from an append's registration to its arrival.
 local REFUSED_MS = 600000
+
+-- The names of this key and of the hash differ in their last part. Few scripts use it.
+local POPPED = string.sub(THREAD, 1, -5) .. 'popped'
 
 local function announce()
   redis.pcall('PUBLISH', ARGV[1], '')
@@ -78,9 +82,18 @@ local function happened(kind, removed, up_to, placed, run)
     '%.0f %d %.0f %.0f %.0f %d ', last, kind, removed, up_to, bytes, placed) .. run)
 end
 
+-- Removes the messages that pops kept.
+local function forget_popped()
+  for _, name in ipairs(redis.call('SMEMBERS', POPPED)) do
+    redis.call('UNLINK', name)
+  end
+  redis.call('UNLINK', POPPED)
+end
+
 -- Removes all messages and the time to live, and returns the number of messages.
 local function clear()
   local gone = messages
+  forget_popped()
   redis.call('UNLINK', MESSAGES, RUNS, EVENTS, REPLACEMENTS)
   messages, bytes, ends = 0, 0, nil
   happened(1, gone, 0, 0, '')

@@ -10,9 +10,9 @@ use crate::redis::reader::{Hash, Place, Reader, number, text_of};
 use crate::redis::script::FORMAT;
 use crate::verify::FaultKind::{Counter, Foreign, Format, Index, Record, Reference};
 
-const PARTS: [&str; 6] = ["head", "messages", "runs", "events", "replacements", "refused"];
-/// The messages and runs of forks that are in progress.
-const STAGED: [&str; 2] = ["fork-messages:", "fork-runs:"];
+const PARTS: [&str; 7] = ["head", "messages", "runs", "events", "replacements", "refused", "popped"];
+/// The messages and runs of forks that are in progress, and the messages that pops keep.
+const STAGED: [&str; 3] = ["fork-messages:", "fork-runs:", "popped:"];
 /// The scripts add this to the numbers in the index of runs.
 const RUN_OFFSET: i64 = 1 << 20;
 
@@ -156,7 +156,7 @@ async fn events(reader: &Reader<'_>, place: &Place, last: i64) -> Result<()> {
         let text = text_of(&event);
         let fields: Vec<&str> = text.splitn(7, ' ').collect();
         let numbers: Vec<i64> = fields.iter().take(6).filter_map(|field| field.parse().ok()).collect();
-        let [seq, kind @ 1..=3, .., up_to, _, _] = numbers[..] else {
+        let [seq, kind @ 1..=5, .., up_to, _, _] = numbers[..] else {
             reader.add(Record, named, "it cannot be decoded");
             continue;
         };

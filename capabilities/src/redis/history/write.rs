@@ -1,7 +1,7 @@
 //! The writes of a thread. Each is one script, and so atomic.
 
 use bytes::Bytes;
-use larder_kernel::storage::history::check_replace_at;
+use larder_kernel::storage::history::{check_if_last, check_replace_at};
 use larder_kernel::{Appended, Error, ErrorKind, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
 use redis::Value;
 
@@ -25,17 +25,33 @@ fn with_ttl(call: Call, ttl: Option<Ttl>) -> Call {
     call.arg(if ttl.is_some_and(|ttl| ttl.refresh_on_use) { "1" } else { "0" })
 }
 
+/// Adds a condition on the thread's last position to the arguments: its number and its generation, each empty
+/// if it is not given.
+pub(super) fn with_condition(call: Call, if_last: Option<Seq>) -> Call {
+    let number = if_last.map(|last| last.get().to_string()).unwrap_or_default();
+    let generation = if_last.and_then(Seq::generation).map(|named| named.to_string()).unwrap_or_default();
+    call.arg(number).arg(generation)
+}
+
+/// The options of an append.
+pub(super) struct Append {
+    pub(super) key: Option<(IdempotencyKey, [u8; 32])>,
+    pub(super) ttl: Option<Ttl>,
+    pub(super) if_last: Option<Seq>,
+}
+
 pub(super) async fn append(
     index: &Index,
     fast: &FastAppendCache,
     address: &Address,
     batch: Batch,
-    key: Option<(IdempotencyKey, [u8; 32])>,
-    ttl: Option<Ttl>,
+    options: Append,
 ) -> Result<Appended> {
     const OPERATION: &str = super::APPEND;
+    let Append { key, ttl, if_last } = options;
     if key.is_none()
         && ttl.is_none()
+        && if_last.is_none()
         && let Some(message) = batch.without_run()
         && fast.contains(address)
     {
@@ -49,7 +65,7 @@ pub(super) async fn append(
         Some((key, digest)) => address.keys().arg(key.as_str()).arg(digest),
         None => address.keys().arg("").arg(""),
     };
-    let call = batch.into_call(with_ttl(call, ttl));
+    let call = batch.into_call(with_condition(with_ttl(call, ttl), if_last));
     match index.write(OPERATION, &APPEND, address, &call).await? {
         (0, mut numbers) => {
             if numbers.len() > 3 {
@@ -65,6 +81,11 @@ pub(super) async fn append(
             "the idempotency key was used for different messages; use a new key",
         )),
         (3, _) => Err(at_the_cap(OPERATION)),
+        (4, state) => {
+            let [last, generation] = decode::tuple(Value::Array(state))?;
+            let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
+            Err(check_if_last(OPERATION, if_last, last).err().unwrap_or_else(|| corrupt(OPERATION)))
+        }
         _ => Err(corrupt(OPERATION)),
     }
 }

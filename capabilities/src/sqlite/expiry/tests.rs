@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use larder_kernel::{
-    AppendOptions, BucketName, ChatMessage, HistoryEventKind, HistoryProvider, HistoryProviderExt, Key,
-    KeyValueEventKind, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, Namespace, Revision, Seq, Thread,
-    Ttl,
+    AppendOptions, BucketName, ChatMessage, HistoryEventKind, HistoryProvider, HistoryProviderExt,
+    IdempotencyKey, Key, KeyValueEventKind, KeyValuePutOptions, KeyValueStore, KeyValueStoreExt, Namespace,
+    Removal, Revision, Seq, Thread, Ttl,
 };
 use tempfile::TempDir;
 
 use super::super::tests::plan;
 use super::super::{Sqlite, SqliteConfig, Synchronous};
 use super::*;
+use crate::driver::OpenMode;
 
 /// More messages than one step removes.
 const MANY: usize = 3_000;
@@ -215,4 +216,45 @@ async fn looking_costs_a_step_into_an_index() {
         let plan = plan.unwrap();
         assert!(plan.contains(&format!("{index} (sweep_ms<?)")) && !plan.contains("TEMP"), "{plan}");
     }
+}
+
+#[tokio::test]
+async fn what_a_pop_keeps_is_removed_when_its_time_has_passed() {
+    let database = Database::new();
+    let sqlite = database.open().await;
+    let history = sqlite.history(app());
+    write(&history, &thread("popped"), 200, None).await;
+    let pop = Removal::newest(100).with_idempotency_key(IdempotencyKey::new("k").unwrap());
+    assert_eq!(history.remove(&thread("popped"), pop.clone()).await.unwrap().messages.len(), 100);
+    sqlite.sweep().await.unwrap();
+    assert_eq!(database.count("popped_messages"), 100);
+    let kept = "SELECT max(kept_until_ms) FROM popped_messages";
+    let kept_until_ms: i64 = database.look().query_row(kept, [], |row| row.get(0)).unwrap();
+    assert!(kept_until_ms <= now_ms() + 600_000, "{kept_until_ms}");
+    database.look().execute("UPDATE popped_messages SET kept_until_ms = 1", []).unwrap();
+    // The time has passed, and nothing has removed the messages yet.
+    assert_eq!(history.remove(&thread("popped"), pop.clone()).await.unwrap().messages.len(), 0);
+    sqlite.sweep().await.unwrap();
+    assert_eq!(database.count("popped_messages"), 0);
+    let again = history.remove(&thread("popped"), pop).await.unwrap();
+    assert_eq!((again.removed, again.seqs.len(), again.messages.len()), (100, 100, 0));
+    assert_eq!(database.count("messages"), 100);
+}
+
+#[tokio::test]
+async fn a_reader_without_write_access_counts_an_expiry_that_is_not_recorded() {
+    let database = Database::new();
+    let sqlite = database.open().await;
+    let history = sqlite.history(app());
+    write(&history, &thread("gone"), 2, None).await;
+    history.set_ttl(&thread("gone"), Some(brief())).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let config = SqliteConfig::new(&database.file).with_mode(OpenMode::ReadOnly);
+    let reader = Sqlite::open(config).await.unwrap().history(app());
+    let info = reader.thread_info(&thread("gone")).await.unwrap();
+    assert_eq!((info.messages, info.last), (0, Seq::new(3)));
+    assert_eq!(reader.page_after(&thread("gone"), info.last, 10).await.unwrap().len(), 0);
+    let next = AppendOptions::default().with_if_last(info.last);
+    let appended = history.append_many(&thread("gone"), vec![ChatMessage::user("next")], next).await.unwrap();
+    assert_eq!(appended.first, Seq::new(4));
 }

@@ -14,7 +14,8 @@ use super::super::engine::Engine;
 use super::super::failure::{Fallible, corrupt};
 use super::super::value::{count, now_ms};
 use super::message::{decode, stored};
-use super::thread::{Address, CLEARED, REPLACED, RUN_CLEARED, ThreadRow};
+use super::removal::numbers;
+use super::thread::{Address, CLEARED, REMOVED, REPLACED, REWOUND, RUN_CLEARED, ThreadRow};
 
 const OPERATION: &str = "history.subscribe";
 /// The maximum number of events in one page.
@@ -89,22 +90,24 @@ struct EventRow {
     run: Option<String>,
     up_to: Option<i64>,
     thread_bytes: Option<i64>,
+    seqs: Option<String>,
 }
 
 /// Returns the next events after a position, in order. Fails if the thread no longer has the position.
 fn page(sql: &Connection, address: &Address, after: Seq) -> Fallible<VecDeque<HistoryEvent>> {
     let mut page = VecDeque::new();
     let found = ThreadRow::find(sql, address)?;
-    if !after.is_within(found.as_ref().map_or(Seq::ZERO, ThreadRow::last)) {
+    let now_ms = now_ms();
+    if !after.is_within(found.as_ref().map_or(Seq::ZERO, |row| row.last_at(now_ms))) {
         return Err(Error::erased(OPERATION).into());
     }
     let Some(thread) = found else { return Ok(page) };
     let after = after.get();
-    if thread.last_seq <= after || thread.has_expired(now_ms()) {
+    if thread.last_seq <= after || thread.has_expired(now_ms) {
         return Ok(page);
     }
     let mut events = sql.prepare_cached(
-        "SELECT seq, kind, removed, run, up_to, thread_bytes FROM thread_events
+        "SELECT seq, kind, removed, run, up_to, thread_bytes, seqs FROM thread_events
          WHERE thread = ?1 AND seq > ?2 ORDER BY seq",
     )?;
     let mut events = events.query([thread.id, after])?;
@@ -145,6 +148,7 @@ fn next_event(rows: &mut Rows<'_>) -> Fallible<Option<EventRow>> {
             run: row.get(3)?,
             up_to: row.get(4)?,
             thread_bytes: row.get(5)?,
+            seqs: row.get(6)?,
         })
     };
     Ok(rows.next()?.map(read).transpose()?)
@@ -159,7 +163,13 @@ fn next_message(rows: &mut Rows<'_>) -> Fallible<Option<(HistoryEvent, u64)>> {
 
 fn into_event(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryEvent> {
     let removed = count(row.removed)?;
+    let seqs = row.seqs.as_deref().map(numbers).transpose()?;
     let kind = match (row.kind, row.run, row.up_to, row.thread_bytes) {
+        (REMOVED, ..) => HistoryEventKind::Removed { seqs: seqs.ok_or_else(|| corrupt(OPERATION))? },
+        (REWOUND, ..) => {
+            let after = seqs.and_then(|seqs| seqs.first().copied()).ok_or_else(|| corrupt(OPERATION))?;
+            HistoryEventKind::Rewound { after, removed }
+        }
         (CLEARED, ..) => HistoryEventKind::Cleared { removed },
         (RUN_CLEARED, Some(run), ..) => HistoryEventKind::RunCleared { run: RunId::try_from(run)?, removed },
         (REPLACED, _, Some(up_to), Some(thread_bytes)) => HistoryEventKind::Replaced {

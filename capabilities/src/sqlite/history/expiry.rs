@@ -14,9 +14,12 @@ const THREADS_MAX: usize = 64;
 const MESSAGES_MAX: i64 = 1_024;
 const BYTES_MAX: i64 = 4 << 20;
 
-/// Returns true if a thread is due for a check.
+/// Returns true if a thread is due for a check, or messages of a pop were kept long enough.
 pub(crate) fn is_due(sql: &Connection, now_ms: i64) -> Fallible<bool> {
-    let mut statement = sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM threads WHERE sweep_ms <= ?1)")?;
+    let mut statement = sql.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM threads WHERE sweep_ms <= ?1)
+            OR EXISTS (SELECT 1 FROM popped_messages WHERE kept_until_ms <= ?1)",
+    )?;
     Ok(statement.query_row([now_ms], |row| row.get(0))?)
 }
 
@@ -26,7 +29,13 @@ pub(crate) fn remove_expired(sql: &Connection, now_ms: i64) -> Fallible<ExpirySt
         .prepare_cached("SELECT id FROM threads WHERE sweep_ms <= ?1 ORDER BY sweep_ms LIMIT ?2")?
         .query_map([now_ms, length(THREADS_MAX)], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    let mut step = ExpiryStep { removed: 0, more: due.len() == THREADS_MAX };
+    let forgotten = sql
+        .prepare_cached(
+            "DELETE FROM popped_messages WHERE rowid IN
+                (SELECT rowid FROM popped_messages WHERE kept_until_ms <= ?1 LIMIT ?2)",
+        )?
+        .execute([now_ms, length(THREADS_MAX)])?;
+    let mut step = ExpiryStep { removed: 0, more: due.len() == THREADS_MAX || forgotten == THREADS_MAX };
     let mut room = Room { messages: MESSAGES_MAX, bytes: BYTES_MAX };
     for id in due {
         let Some(mut row) = ThreadRow::with_id(sql, id)? else { continue };

@@ -147,12 +147,11 @@ fn read_thread(
     check: impl FnOnce(Seq) -> Result<()>,
     read: impl FnOnce(i64) -> Fallible<Vec<StoredMessage>>,
 ) -> Fallible<ReadOutcome> {
-    let found = ThreadRow::find(sql, address)?;
-    check(found.as_ref().map_or(Seq::ZERO, ThreadRow::last))?;
+    let (found, now_ms) = (ThreadRow::find(sql, address)?, now_ms());
+    check(found.as_ref().map_or(Seq::ZERO, |row| row.last_at(now_ms)))?;
     let Some(row) = found else {
         return Ok(ReadOutcome::Messages { messages: Vec::new(), refresh: None });
     };
-    let now_ms = now_ms();
     if row.has_expired(now_ms) {
         return Ok(ReadOutcome::Expired);
     }

@@ -10,6 +10,8 @@ use super::super::value::{count, generation, length, millis, new_generation, now
 pub(super) const CLEARED: i64 = 1;
 pub(super) const RUN_CLEARED: i64 = 2;
 pub(super) const REPLACED: i64 = 3;
+pub(super) const REMOVED: i64 = 4;
+pub(super) const REWOUND: i64 = 5;
 
 /// The namespace and ids that identify a thread.
 pub(super) struct Address {
@@ -76,9 +78,11 @@ impl ThreadRow {
 
     /// Returns the thread, and creates it if it was never used.
     pub(super) fn find_or_make(sql: &Connection, address: &Address) -> Fallible<Self> {
-        if let Some(row) = expire(sql, address)? {
-            return Ok(row);
-        }
+        expire(sql, address)?.map_or_else(|| Self::make(sql, address), Ok)
+    }
+
+    /// Creates a thread that was never used.
+    pub(super) fn make(sql: &Connection, address: &Address) -> Fallible<Self> {
         let mut statement = sql.prepare_cached(
             "INSERT INTO threads (namespace, agent, session, live, last_seq, changed_seq, messages, bytes, \
              ttl_refresh, generation)
@@ -178,9 +182,14 @@ impl ThreadRow {
         self.expires_ms = self.ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms));
     }
 
-    /// Returns the row as it reads after its expiry.
+    /// Returns the row as it reads after its expiry, whose event has the next number.
     pub(super) fn without_messages(self) -> Self {
-        Self { messages: 0, bytes: 0, ..self }
+        Self { messages: 0, bytes: 0, last_seq: self.last_seq + i64::from(self.messages > 0), ..self }
+    }
+
+    /// Returns the last position at a time. An expiry that has passed counts, even if it is not recorded.
+    pub(super) fn last_at(&self, now_ms: i64) -> Seq {
+        self.seq(self.last_seq + i64::from(self.messages > 0 && self.has_expired(now_ms)))
     }
 
     /// Restarts a time to live that refreshes on use.
@@ -202,6 +211,7 @@ impl ThreadRow {
     /// Removes all messages and the time to live, and returns the number of removed messages.
     pub(super) fn clear(&mut self, sql: &Connection) -> Fallible<u64> {
         self.set_ttl(None, 0);
+        sql.prepare_cached("DELETE FROM popped_messages WHERE thread = ?1")?.execute([self.id])?;
         if self.messages == 0 {
             return Ok(0);
         }

@@ -1,6 +1,6 @@
 //! The writes of a thread. Each runs inside the writer's transaction.
 
-use larder_kernel::storage::history::{check_fork, check_replace_at};
+use larder_kernel::storage::history::{check_fork, check_if_last, check_replace_at};
 use larder_kernel::{Appended, Error, ErrorKind, Forked, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -13,19 +13,30 @@ const INSERT: &str =
     "INSERT INTO messages (thread, seq, run, author, author_role, placed_by, bytes, thread_bytes, body)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
+/// The options of an append.
+#[derive(Default)]
+pub(super) struct Append {
+    pub(super) key: Option<(IdempotencyKey, [u8; 32])>,
+    pub(super) ttl: Option<Ttl>,
+    pub(super) if_last: Option<Seq>,
+}
+
 pub(super) fn append(
     sql: &Connection,
     address: &Address,
     messages: &[Encoded],
-    key: Option<&(IdempotencyKey, [u8; 32])>,
-    ttl: Option<Ttl>,
+    options: &Append,
 ) -> Fallible<Appended> {
-    let mut row = ThreadRow::find_or_make(sql, address)?;
-    if let Some((key, digest)) = key
+    let found = expire(sql, address)?;
+    if let (Some(row), Some((key, digest))) = (&found, &options.key)
         && let Some(first_answer) = repeated(sql, row.id, key, digest)?
     {
         return Ok(first_answer.in_generation(row.generation));
     }
+    // The error undoes the clear of an expired thread. A later call records it with the same number.
+    let last = found.as_ref().map_or(Seq::ZERO, ThreadRow::last);
+    check_if_last("history.append_many", options.if_last, last)?;
+    let mut row = found.map_or_else(|| ThreadRow::make(sql, address), Ok)?;
     let first = row.last_seq + 1;
     let mut insert = sql.prepare_cached(INSERT)?;
     for message in messages {
@@ -45,12 +56,12 @@ pub(super) fn append(
             message.body
         ])?;
     }
-    match ttl {
+    match options.ttl {
         Some(ttl) => row.set_ttl(Some(ttl), now_ms()),
         None => row.touch(now_ms()),
     }
     row.save(sql)?;
-    if let Some((key, digest)) = key {
+    if let Some((key, digest)) = &options.key {
         let mut statement = sql.prepare_cached(
             "INSERT INTO append_keys (thread, idempotency_key, digest, first_seq, last_seq)
              VALUES (?1, ?2, ?3, ?4, ?5)",

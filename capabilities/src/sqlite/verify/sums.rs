@@ -95,6 +95,23 @@ pub(super) const CHECKS: &[SqlCheck] = &[
         repair: None,
     },
     SqlCheck {
+        kind: Reference,
+        subject: "removal_keys",
+        sql: "SELECT 'key of a removal ' || idempotency_key || printf(' of thread row %d', thread),
+                'its thread does not exist or is behind it'
+              FROM removal_keys k WHERE NOT EXISTS
+                (SELECT 1 FROM threads t WHERE t.id = k.thread AND t.last_seq >= k.last_seq)",
+        repair: None,
+    },
+    SqlCheck {
+        kind: Reference,
+        subject: "popped_messages",
+        sql: "SELECT printf('popped message %d of thread row %d', seq, thread), 'its removal does not exist'
+              FROM popped_messages p WHERE NOT EXISTS (SELECT 1 FROM removal_keys k
+                WHERE k.thread = p.thread AND k.idempotency_key = p.idempotency_key)",
+        repair: None,
+    },
+    SqlCheck {
         kind: Counter,
         subject: "kv_buckets",
         sql: "SELECT 'bucket ' || namespace || ' ' || bucket,

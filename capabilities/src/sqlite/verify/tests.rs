@@ -85,6 +85,18 @@ const PLANTED: &[Planted] = &[
     ("UPDATE messages SET author = 'other' WHERE seq = 1", Record, "message 1 of the thread n a/s", false),
     ("UPDATE messages SET run = NULL WHERE seq = 1", Record, "message 1 of the thread n a/s", false),
     ("UPDATE append_keys SET thread = 99", Reference, "idempotency key once of thread row 99", false),
+    (
+        "INSERT INTO removal_keys VALUES (99, 'pop', x'00', 0, 1, '')",
+        Reference,
+        "key of a removal pop of thread row 99",
+        false,
+    ),
+    (
+        "INSERT INTO popped_messages VALUES (99, 'pop', 7, 0, x'00')",
+        Reference,
+        "popped message 7 of thread row 99",
+        false,
+    ),
     ("UPDATE kv_buckets SET last_revision = 0", Counter, "bucket n b", true),
     ("DELETE FROM kv_buckets", Reference, "key n b k1", false),
     ("UPDATE kv_entries SET revision = 2", Record, "bucket n b", false),

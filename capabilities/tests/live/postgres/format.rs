@@ -103,7 +103,7 @@ fn assert_refused(written: Result<()>, call: usize) {
         "{call} {error}"
     );
     assert!(
-        error.message().contains("has format 15; this release supports up to format 14"),
+        error.message().contains("has format 17; this release supports up to format 16"),
         "{call} {error}"
     );
     assert!(error.message().contains("`larder load` into a new database"), "{error}");

@@ -21,6 +21,8 @@ pub(crate) const BASELINE: &str = concat!(
     include_str!("../../../migrations/postgres/0012_baseline_4_vectors_graph_tasks.sql"),
     include_str!("../../../migrations/postgres/0013_generations.sql"),
     include_str!("../../../migrations/postgres/0014_key_value_batches.sql"),
+    include_str!("../../../migrations/postgres/0015_append_if_last.sql"),
+    include_str!("../../../migrations/postgres/0016_removals.sql"),
 );
 const DOCS: &str = include_str!("../../../../guide/src/postgres-partitions.md");
 

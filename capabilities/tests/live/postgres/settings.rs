@@ -194,8 +194,9 @@ pub(crate) async fn no_setting_of_a_role_changes_what_the_stores_do() {
             let said = tokio::time::timeout(Duration::from_secs(60), exercise(&user, "n")).await;
             // A failure may leave some of its data.
             let erase = "TRUNCATE larder.threads, larder.messages, larder.thread_events, larder.append_keys,
-                larder.kv_buckets, larder.kv_entries, larder.kv_tombstones, larder.boards, larder.tasks,
-                larder.entities, larder.relationships, larder.collections, larder.documents";
+                larder.removal_keys, larder.popped_messages, larder.kv_buckets, larder.kv_entries,
+                larder.kv_tombstones, larder.boards, larder.tasks, larder.entities, larder.relationships,
+                larder.collections, larder.documents";
             let said =
                 said.map_or_else(|_| "too slow".to_owned(), |said| said.unwrap_or_else(|e| e.to_string()));
             if said != expected {

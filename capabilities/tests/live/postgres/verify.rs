@@ -31,6 +31,16 @@ const PLANTED: &[Planted<&str>] = &[
     ("UPDATE larder.messages SET run = NULL", Record, "message 1 of the thread n a/s"),
     ("UPDATE larder.thread_events SET seq = 2", Reference, "event 2 of thread row"),
     ("UPDATE larder.append_keys SET thread = 99", Reference, "idempotency key once of thread row 99"),
+    (
+        "INSERT INTO larder.removal_keys VALUES ('n', 99, 'pop', '', 0, 1, '{}')",
+        Reference,
+        "key of a removal pop of thread row 99",
+    ),
+    (
+        "INSERT INTO larder.popped_messages VALUES ('n', 99, 'pop', 7, 0, '')",
+        Reference,
+        "popped message 7 of thread row 99",
+    ),
     ("UPDATE larder.kv_buckets SET last_revision = 0", Counter, "bucket n b"),
     ("UPDATE larder.kv_buckets SET sweep_ms = NULL", Index, "bucket n b"),
     ("DELETE FROM larder.kv_buckets", Reference, "key n b k1"),

@@ -64,26 +64,45 @@ impl State {
     /// Returns the thread after the call, or `None` if the thread would not have returned this result.
     pub(super) fn after(&self, op: &Op, reply: &Reply<Answer>) -> Option<Self> {
         match (op, reply) {
-            (Op::Append { batch, key }, Reply::Answered(Answer::Appended { first, last })) => {
-                let whole = *last == batch.last_from(*first);
+            (Op::Append { batch, key, if_last }, Reply::Answered(Answer::Appended { first, last })) => {
+                let whole = *last == batch.last_from(*first)
+                    && self.meets(*if_last)
+                    && if_last.is_none_or(|wanted| *first > wanted);
                 whole.then(|| self.append(*batch, *key, Some(*first)))?
             }
-            (Op::Append { batch, key }, Reply::Unknown) => self.append(*batch, *key, None),
-            (Op::Append { batch, key: Some(key) }, Reply::Refused(Refusal::Conflict)) => {
+            (Op::Append { batch, key, if_last }, Reply::Unknown) if self.meets(*if_last) => {
+                self.append(*batch, *key, if_last.map(|last| last + 1))
+            }
+            (Op::Append { batch, key: Some(key), .. }, Reply::Refused(Refusal::Conflict)) => {
                 let other = self.keys.get(key).is_some_and(|(first, _)| first != batch);
                 other.then(|| self.clone())
+            }
+            (Op::Append { if_last: Some(wanted), .. }, Reply::Refused(Refusal::Conflict)) => {
+                let differs = !self.last.exact || self.last.at_least != *wanted;
+                differs.then(|| self.clone())
             }
             (Op::Info, Reply::Answered(Answer::Info { messages, bytes, last })) => {
                 self.informed(*messages, *bytes, *last)
             }
             (Op::Clear, reply) => self.removed(reply, |_| true),
             (Op::ClearRun { run }, reply) => self.removed(reply, |id| run_of(id) == Some(*run)),
+            (Op::Pop { count }, Reply::Answered(Answer::Popped { messages, last })) => {
+                self.popped(usize::from(*count), Some((messages, *last)))
+            }
+            (Op::Pop { count }, Reply::Unknown) => self.popped(usize::from(*count), None),
             (Op::Replace { up_to, seen, batch }, reply) => self.replaced(*up_to, *seen, *batch, reply),
             (read, Reply::Answered(Answer::Messages(seen))) => {
                 (self.window(read)? == seen).then(|| self.clone())
             }
             _ => None,
         }
+    }
+
+    /// Returns `true` if the thread's last number can be this one.
+    fn meets(&self, if_last: Option<i64>) -> bool {
+        if_last.is_none_or(|wanted| {
+            self.last.may_be_within(wanted) && (!self.last.exact || self.last.at_least == wanted)
+        })
     }
 
     fn append(&self, batch: Batch, key: Option<u8>, first: Option<i64>) -> Option<Self> {
@@ -153,6 +172,25 @@ impl State {
             state.last = self.last.following();
             state.changed = state.last;
         }
+        right.then_some(state)
+    }
+
+    fn popped(&self, count: usize, answer: Option<(&Vec<(i64, u32)>, i64)>) -> Option<Self> {
+        let mut state = self.clone();
+        let gone = state.messages.split_off(self.messages.len().saturating_sub(count));
+        if gone.is_empty() {
+            let same = |(messages, last): (&Vec<(i64, u32)>, i64)| {
+                let fits =
+                    if self.last.exact { last == self.last.at_least } else { last >= self.last.at_least };
+                messages.is_empty() && fits
+            };
+            let right = answer.is_none_or(same);
+            state.last = answer.map_or(self.last, |(_, last)| Number::known(last));
+            return right.then_some(state);
+        }
+        let right = answer.is_none_or(|(messages, last)| *messages == gone && last > self.last.at_least);
+        state.last = answer.map_or_else(|| self.last.following(), |(_, last)| Number::known(last));
+        state.changed = state.last;
         right.then_some(state)
     }
 

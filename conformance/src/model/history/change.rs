@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_kernel::check::size;
-use larder_kernel::storage::history::{append_digest, check_append, check_replace, check_ttl};
+use larder_kernel::storage::history::{append_digest, check_append, check_if_last, check_replace, check_ttl};
 use larder_kernel::{
     AppendOptions, ChatMessage, Error, ErrorKind, Forked, HistoryProvider, Replaced, Replacement, RunId, Seq,
     Thread, Ttl,
@@ -15,29 +15,37 @@ use super::{Held, History, Kind, Message};
 use crate::model::compare::{Checked, Expected, Mismatch, Refusal, same};
 use crate::model::recorder::{Recorder, id, json, json_text, optional, typed_id, with};
 
+/// The thread, the messages, how often they are repeated, the options, and the last number of the condition.
+type Append<'a> = (&'a Thread, &'a [ChatMessage], usize, &'a AppendOptions, Option<At>);
+
 impl History {
     pub(super) async fn append(
         &mut self,
         store: &dyn HistoryProvider,
-        (thread, once, times, options): (&Thread, &[ChatMessage], usize, &AppendOptions),
+        (thread, once, times, options, if_last): Append<'_>,
         recorder: &mut Recorder,
     ) -> Checked {
         let messages = vec![once.to_vec(); times].concat();
         let held = self.held(thread);
+        let options = options.clone().with_if_last(if_last.map(|at| held.seq(at)));
+        let lost = check_if_last("history.append_many", options.if_last, Seq::new(held.last)).err();
         let digest = append_digest(&messages).map_err(|error| unwritable(&error))?;
         let known = options.idempotency_key.as_ref().and_then(|key| held.keys.get(key));
-        let refused = check_append(&messages, options).err().map(Refusal::from);
-        let (clause, expected) = match (refused, known) {
-            (Some(refusal), _) => ("STORE-010", Some(Err(refusal))),
-            (None, Some((first, answer))) if *first == digest => ("HIST-007", Some(Ok(*answer))),
-            (None, Some(_)) => ("HIST-008", Some(Err(ErrorKind::Conflict.into()))),
-            (None, None) => ("HIST-002", None),
+        let refused = check_append(&messages, &options).err().map(Refusal::from);
+        let (clause, expected) = match (refused, known, lost) {
+            (Some(refusal), ..) => ("STORE-010", Some(Err(refusal))),
+            (None, Some((first, answer)), _) if *first == digest => ("HIST-007", Some(Ok(*answer))),
+            (None, Some(_), _) => ("HIST-008", Some(Err(ErrorKind::Conflict.into()))),
+            (None, None, Some(lost)) => ("HIST-106", Some(Err(lost.into()))),
+            (None, None, None) => ("HIST-002", None),
         };
         recorder.call(clause, |_| {
             let key = with("idempotency_key", options.idempotency_key.as_ref(), |key| {
                 typed_id("IdempotencyKey", key)
             });
-            let options = format!("AppendOptions::default(){key}{}", with("ttl", options.ttl, life));
+            let ttl = with("ttl", options.ttl, life);
+            let if_last = with("if_last", options.if_last, |last| format!("Seq::new({last})"));
+            let options = format!("AppendOptions::default(){key}{ttl}{if_last}");
             let messages = match times {
                 1 => json(&once),
                 _ => format!("vec![of::<Vec<ChatMessage>>({}); {times}].concat()", json_text(&once)),
@@ -67,6 +75,9 @@ impl History {
         recorder.call(CLAUSE, |_| format!("clear({})", shown(thread)));
         let removed = size(self.held(thread).messages.len());
         same(recorder, CLAUSE, &store.clear(thread).await, &Ok(removed))?;
+        if let Some(held) = self.threads.get_mut(thread) {
+            held.forget_popped();
+        }
         if removed > 0 {
             let held = self.held_mut(thread);
             held.messages.clear();

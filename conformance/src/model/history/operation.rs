@@ -10,6 +10,7 @@ use larder_kernel::{
 
 use super::authors::{self, Authors};
 use super::names::{At, agent};
+use super::remove::{self, Remove};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
 
@@ -38,6 +39,8 @@ pub(in crate::model) enum Operation {
         messages: Vec<ChatMessage>,
         times: usize,
         options: AppendOptions,
+        /// The last number that the thread must have.
+        if_last: Option<At>,
     },
     Get {
         thread: Thread,
@@ -70,6 +73,10 @@ pub(in crate::model) enum Operation {
         thread: Thread,
         run: RunId,
     },
+    Remove {
+        thread: Thread,
+        remove: Remove,
+    },
     Fork {
         source: Thread,
         target: Thread,
@@ -97,7 +104,7 @@ pub(in crate::model) enum Operation {
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5]) {
+    match rng.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5, 6]) {
         1 => Operation::Get {
             thread: few(rng),
             offset: rng.of(&[0, 1, 2, 3, 7, 10_000, u64::MAX]),
@@ -129,6 +136,7 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         10 => Operation::SetTtl { thread: any(rng), ttl: (rng.below(3) > 0).then(|| life_of(rng)) },
         11 => Operation::Subscribe { thread: few(rng), after: rng.of(&PLACES) },
         12 if rng.one_in(4) => Operation::Erase,
+        14 => Operation::Remove { thread: few(rng), remove: remove::draw(rng, &PLACES) },
         13 => Operation::TailMatching {
             thread: few(rng),
             authors: authors::draw(rng),
@@ -148,7 +156,11 @@ fn append(rng: &mut Rng<'_>) -> Operation {
     let many = rng.one_in(400);
     let messages = messages(rng);
     let times = if many { 1_100_usize.div_ceil(messages.len().max(1)) } else { 1 };
-    Operation::Append { thread, messages, times, options }
+    // Often the last number, so that conditions hold as often as not.
+    let conditions = [At::FromLast(0), At::FromLast(0), At::FromLast(0), At::FromLast(1), At::Exactly(0)];
+    let conditions = [&conditions[..], &[At::FromLast(-1), At::Exactly(-1), At::Exactly(i64::MAX)]].concat();
+    let if_last = (rng.below(4) == 3).then(|| rng.of(&conditions));
+    Operation::Append { thread, messages, times, options, if_last }
 }
 
 /// Draws from few threads, so that operations meet.

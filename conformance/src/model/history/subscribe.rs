@@ -75,6 +75,12 @@ impl Held {
                 HistoryEventKind::RunCleared { run: run.clone(), removed: *removed }
             }
             Kind::Cleared { removed } => HistoryEventKind::Cleared { removed: *removed },
+            Kind::Removed { seqs } => {
+                HistoryEventKind::Removed { seqs: seqs.iter().copied().map(Seq::new).collect() }
+            }
+            Kind::Rewound { after, removed } => {
+                HistoryEventKind::Rewound { after: Seq::new(*after), removed: *removed }
+            }
             Kind::Replaced { first, up_to, removed, thread_bytes } => {
                 let left = self.messages.iter().filter(|held| (*first..=*up_to).contains(&held.seq));
                 let messages: Vec<StoredMessage> = left.map(Message::stored).collect();

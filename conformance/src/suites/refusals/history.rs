@@ -7,8 +7,9 @@ use larder_kernel::limits::{
     MESSAGE_PARTS_MAX, METADATA_BYTES_MAX,
 };
 use larder_kernel::{
-    AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, IdempotencyKey, MessageFilter,
-    Metadata, PageRequest, Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
+    AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, Generation, IdempotencyKey,
+    MessageFilter, Metadata, PageRequest, Removal, Replacement, Result, RunId, Seq, SessionId, Thread,
+    ToolCall, ToolResult, Ttl,
 };
 
 use super::inputs::{
@@ -22,8 +23,10 @@ pub(super) fn tables() -> Vec<Table> {
         table("window_that_is_too_long", windows()),
         table("list_that_is_too_long", lists()),
         table("time_to_live", lives()),
+        table("negative_last_number", negative_last()),
         table("filter_of_too_many_authors", author_filters()),
         table("replacement", replacements()),
+        table("removal", removals()),
         table("id", every_id()),
     ]);
     all
@@ -282,6 +285,29 @@ fn lives() -> Vec<Refusal> {
     rows
 }
 
+fn negative_last() -> Vec<Refusal> {
+    let below = rule("is negative; pass the `last` of `thread_info`");
+    let row = |last: i64, thread: fn() -> Result<Thread>, keyed: bool| {
+        let what = format!("{last}, to {:?}, keyed: {keyed}", thread().ok());
+        Refusal::new("history.append_many", what, "if_last", below, move |stores| {
+            Box::pin(async move {
+                let key = if keyed { Some(IdempotencyKey::new("new")?) } else { None };
+                let options = AppendOptions::default().with_if_last(Seq::new(last));
+                let options = options.with_idempotency_key(key);
+                let messages = vec![ChatMessage::user("x")];
+                stores.history()?.append_many(&thread()?, messages, options).await.map(drop)
+            })
+        })
+    };
+    let mut rows = Vec::new();
+    for last in [-1, -1_000, i64::MIN] {
+        for thread in [kept, fresh] {
+            rows.extend([row(last, thread, false), row(last, thread, true)]);
+        }
+    }
+    rows
+}
+
 /// Filters with one term too many, of each kind and of all kinds together.
 fn author_filters() -> Vec<Refusal> {
     type Add = fn(MessageFilter, usize) -> Result<MessageFilter>;
@@ -344,6 +370,42 @@ fn replacements() -> Vec<Refusal> {
         }
         for (up_to, seen) in [(3, 2), (1, 0), (7, i64::MIN), (i64::MAX, i64::MAX - 1), (0, -1)] {
             rows.push(row(Seq::new(up_to), Seq::new(seen), unseen, messages));
+        }
+    }
+    rows
+}
+
+fn removals() -> Vec<Refusal> {
+    let most = at_most(BATCH_MESSAGES_MAX);
+    let twice = rule("contains the same id twice; pass each id once");
+    let below = rule("is negative; pass the `last` of `thread_info`");
+    let numbers = |count: i64| Removal::numbers((1..=count).map(Seq::new));
+    let named = Seq::new(2).in_generation(Generation::new(7));
+    let bad = [
+        ("no numbers", "numbers", at_least(1), numbers(0)),
+        ("1,001 numbers", "numbers", most, numbers(1_001)),
+        ("the same number twice", "numbers", twice, Removal::numbers([1, 3, 1].map(Seq::new))),
+        ("a number with and without a generation", "numbers", twice, Removal::numbers([Seq::new(2), named])),
+        ("no newest message", "newest", at_least(1), Removal::newest(0)),
+        ("1,001 newest messages", "newest", most, Removal::newest(1_001)),
+        ("every message", "newest", most, Removal::newest(usize::MAX)),
+        ("a negative last number", "if_last", below, Removal::newest(1).with_if_last(Seq::new(-1))),
+        ("the least last number", "if_last", below, Removal::after(Seq::ZERO).with_if_last(Seq::MIN)),
+    ];
+    let mut rows = Vec::new();
+    for (what, field, limit, removal) in bad {
+        for (thread, keyed) in
+            [(kept as fn() -> Result<Thread>, false), (kept, true), (fresh, false), (fresh, true)]
+        {
+            let (what, removal) =
+                (format!("{what}, of {:?}, keyed: {keyed}", thread().ok()), removal.clone());
+            rows.push(Refusal::new("history.remove", what, field, limit, move |stores| {
+                let removal = removal.clone();
+                Box::pin(async move {
+                    let key = if keyed { Some(IdempotencyKey::new("new")?) } else { None };
+                    stores.history()?.remove(&thread()?, removal.with_idempotency_key(key)).await.map(drop)
+                })
+            }));
         }
     }
     rows

@@ -11,8 +11,8 @@ use larder_kernel::{
     ErrorKind, FencingToken, Filter, GraphStore, HistoryProvider, IdempotencyKey, Key, KeyValueCondition,
     KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueStoreExt, MessageFilter, Metadata,
     NeighborQuery, NewBoard, NewTask, PageRequest, PresignRequest, PutMode, Relationship, RelationshipId,
-    RelationshipQuery, RelationshipType, RequestOption, Revision, SearchRequest, TaskId, TaskQuery,
-    TaskStatus, TaskStore, Thread, Transition, Ttl, VectorStore, WorkerId,
+    RelationshipQuery, RelationshipType, Removal, RequestOption, Revision, SearchRequest, Seq, TaskId,
+    TaskQuery, TaskStatus, TaskStore, Thread, Transition, Ttl, VectorStore, WorkerId,
 };
 
 use super::probe::{dump, store};
@@ -194,6 +194,24 @@ async fn history(store: &dyn HistoryProvider, option: RequestOption) -> CaseResu
                 tokio::time::sleep(WAIT).await;
             }
             Ok(false)
+        }
+        RequestOption::AppendIfLast => {
+            let options = AppendOptions::default().with_if_last(Seq::new(1));
+            let thread = thread("conditional")?;
+            lost(store.append_many(&thread, vec![ChatMessage::user("never")], options).await)
+        }
+        RequestOption::RemoveIfLast => {
+            let removal = Removal::newest(1).with_if_last(Seq::new(1));
+            lost(store.remove(&thread("never")?, removal).await)
+        }
+        RequestOption::RemoveIdempotencyKey => {
+            let removal = Removal::newest(1).with_idempotency_key(IdempotencyKey::new("once")?);
+            let thread = thread("popped")?;
+            let messages = vec![ChatMessage::user("stays"), ChatMessage::user("goes")];
+            store.append_many(&thread, messages, AppendOptions::default()).await?;
+            let first = store.remove(&thread, removal.clone()).await?;
+            let again = store.remove(&thread, removal).await?;
+            Ok(first == again && store.thread_info(&thread).await?.messages == 1)
         }
         RequestOption::MessagesOfAgents => {
             Ok(texts(MessageFilter::new().include_agent(AgentId::new("first")?)).await? == ["one"])

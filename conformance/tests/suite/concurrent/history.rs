@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use larder_agents::InMemoryHistoryProvider;
 use larder_conformance::{Harness, StoreSet};
+use larder_kernel::storage::history::check_if_last;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, MessageFilter, Page, PageRequest,
-    Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+    Removal, RemovalTarget, Removed, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread,
+    ThreadInfo, Ttl,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -20,10 +22,14 @@ enum Defect {
     BatchInPieces,
     /// Looks up the idempotency key, waits, and appends.
     KeysLate,
+    /// Compares the last `Seq` with that of the condition, waits, and appends.
+    ChecksTheLastEarly,
     /// Ignores the position that a replacement has seen, and replaces the current thread.
     ReplacesBlindly,
     /// Reads the messages, waits, and returns them.
     ReadsLate,
+    /// Reads the newest messages, waits, and removes them.
+    PopsWhatItRead,
     /// Counts, waits, and clears.
     CountsBeforeClear,
     /// Each handle caches the reply of `thread_info` from before the last write through it.
@@ -85,6 +91,12 @@ wrong! {
                     pause().await;
                     self.inner.append_many(thread, messages, AppendOptions::default()).await
                 }
+                Defect::ChecksTheLastEarly if options.if_last.is_some() => {
+                    let last = self.inner.thread_info(thread).await?.last;
+                    check_if_last("history.append_many", options.if_last, last)?;
+                    pause().await;
+                    self.inner.append_many(thread, messages, options.with_if_last(None)).await
+                }
                 _ => self.inner.append_many(thread, messages, options).await,
             }
         }
@@ -132,6 +144,21 @@ wrong! {
             self.inner.clear(thread).await
         }
 
+        async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+            if let (Defect::PopsWhatItRead, RemovalTarget::Newest(count)) = (self.defect, &removal.target) {
+                let newest = self.inner.tail(thread, None, *count).await?;
+                pause().await;
+                let last = self.inner.thread_info(thread).await?.last;
+                if newest.is_empty() {
+                    return Ok(Removed::new(0, last));
+                }
+                let removal = Removal::numbers(newest.iter().map(|stored| stored.seq));
+                let last = self.inner.remove(thread, removal).await?.last;
+                return Ok(Removed::new(1, last).with_messages(newest));
+            }
+            self.inner.remove(thread, removal).await
+        }
+
         async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
             if self.defect == Defect::ReplacesBlindly {
                 replacement.seen = self.inner.thread_info(thread).await?.last;
@@ -174,8 +201,18 @@ fn an_idempotency_key_that_is_read_first_and_stored_later_is_caught() {
 }
 
 #[test]
+fn a_condition_on_the_last_number_that_is_checked_early_is_caught() {
+    assert_caught(&["HIST-106", "HIST-109"], &backend(Defect::ChecksTheLastEarly));
+}
+
+#[test]
 fn a_replacement_that_ignores_its_condition_is_caught() {
     assert_caught(&["HIST-053"], &backend(Defect::ReplacesBlindly));
+}
+
+#[test]
+fn a_pop_that_reads_first_and_removes_later_is_caught() {
+    assert_caught(&["HIST-116"], &backend(Defect::PopsWhatItRead));
 }
 
 #[test]

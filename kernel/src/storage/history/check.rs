@@ -3,7 +3,7 @@
 use super::filter::MessageFilter;
 use super::types::{AppendOptions, Replacement, Ttl};
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, PAGE_ITEMS_MAX};
 use crate::message::ChatMessage;
 use crate::position::Seq;
@@ -25,7 +25,37 @@ pub fn check_append(messages: &[ChatMessage], options: &AppendOptions) -> Result
     const OPERATION: &str = "history.append_many";
     check::at_least(OPERATION, "messages", messages.len(), 1)?;
     check_messages(OPERATION, messages)?;
+    check_last(OPERATION, options.if_last)?;
     options.ttl.map_or(Ok(()), |ttl| check::ttl(OPERATION, "ttl", ttl.after))
+}
+
+/// Refuses a negative last position, which no thread has.
+pub(super) fn check_last(operation: &'static str, if_last: Option<Seq>) -> Result<()> {
+    match if_last {
+        Some(last) if last < Seq::ZERO => {
+            Err(Error::invalid(operation, "if_last", "is negative; pass the `last` of `thread_info`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the condition of a write on the thread's `last` position, which is 0 without a generation for a
+/// thread that does not exist.
+///
+/// # Errors
+/// `Conflict` naming `if_last`, with the thread's last number as the fact `last`.
+pub fn check_if_last(operation: &'static str, if_last: Option<Seq>, last: Seq) -> Result<()> {
+    let Some(expected) = if_last.filter(|expected| !expected.names(last)) else { return Ok(()) };
+    let message = if expected.is_of(last.generation()) {
+        "the thread has changed since `if_last`; read `thread_info`, then the messages after `if_last`, and \
+         repeat the call with the new `last`"
+    } else {
+        "`if_last` is of another generation: the thread was erased, lost or restored; read `thread_info`, \
+         then the messages from the beginning"
+    };
+    Err(Error::new(ErrorKind::Conflict, operation, message)
+        .with_field("if_last")
+        .with_context("last", last.get()))
 }
 
 /// Checks the arguments of [`replace`](super::HistoryProvider::replace).
@@ -84,6 +114,25 @@ pub fn check_replace_at(up_to: Seq, seen: Seq, last: Seq) -> Result<()> {
     const OPERATION: &str = "history.replace";
     up_to.check_generation(OPERATION, "up_to", last)?;
     seen.check_generation(OPERATION, "seen", last)
+}
+
+/// Returns the greatest of the positions that name a generation.
+///
+/// # Errors
+/// `Conflict` if they name different generations.
+pub(super) fn named_bound(
+    operation: &'static str,
+    field: &'static str,
+    positions: &[Seq],
+) -> Result<Option<Seq>> {
+    let mut bound: Option<Seq> = None;
+    for position in positions.iter().filter(|position| position.generation().is_some()) {
+        if let Some(bound) = bound {
+            position.check_generation(operation, field, bound)?;
+        }
+        bound = bound.max(Some(*position));
+    }
+    Ok(bound)
 }
 
 /// Checks the limit of a read of messages.

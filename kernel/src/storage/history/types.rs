@@ -89,6 +89,8 @@ pub struct AppendOptions {
     pub idempotency_key: Option<IdempotencyKey>,
     /// The new time to live of the thread; `None` leaves it unchanged.
     pub ttl: Option<Ttl>,
+    /// The last `Seq` that the thread must have; `None` appends in any state.
+    pub if_last: Option<Seq>,
 }
 
 impl AppendOptions {
@@ -106,14 +108,22 @@ impl AppendOptions {
         self
     }
 
+    /// Sets the last `Seq` that the thread must have, as [`ThreadInfo::last`] returned it.
+    #[must_use]
+    pub fn with_if_last(mut self, last: impl Into<Option<Seq>>) -> Self {
+        self.if_last = last.into();
+        self
+    }
+
     /// Returns the options that are set.
     #[must_use]
     pub fn options(&self) -> OptionSet {
         // Names every field, so that a new field is a compile error here.
-        let Self { idempotency_key, ttl } = self;
+        let Self { idempotency_key, ttl, if_last } = self;
         OptionSet::NONE
             .with_if(idempotency_key.is_some(), RequestOption::AppendIdempotencyKey)
             .with_if(ttl.is_some(), RequestOption::AppendTtl)
+            .with_if(if_last.is_some(), RequestOption::AppendIfLast)
     }
 }
 
@@ -250,11 +260,18 @@ impl HistoryEvent {
     pub fn in_generation(mut self, generation: impl Into<Option<Generation>>) -> Self {
         let generation = generation.into();
         self.seq = self.seq.in_generation(generation);
-        if let HistoryEventKind::Replaced { up_to, messages, .. } = &mut self.kind {
-            *up_to = up_to.in_generation(generation);
-            for message in messages {
-                message.seq = message.seq.in_generation(generation);
+        match &mut self.kind {
+            HistoryEventKind::Replaced { up_to, messages, .. } => {
+                *up_to = up_to.in_generation(generation);
+                for message in messages {
+                    message.seq = message.seq.in_generation(generation);
+                }
             }
+            HistoryEventKind::Removed { seqs } => {
+                seqs.iter_mut().for_each(|seq| *seq = seq.in_generation(generation));
+            }
+            HistoryEventKind::Rewound { after, .. } => *after = after.in_generation(generation),
+            _ => {}
         }
         self
     }
@@ -276,6 +293,18 @@ pub enum HistoryEventKind {
     RunCleared {
         /// The run.
         run: RunId,
+        /// The number of removed messages.
+        removed: u64,
+    },
+    /// Messages were removed by their numbers or from the end of the thread.
+    Removed {
+        /// The numbers of the removed messages, in order.
+        seqs: Vec<Seq>,
+    },
+    /// Every message after a position was removed.
+    Rewound {
+        /// The position. It may be before the first message.
+        after: Seq,
         /// The number of removed messages.
         removed: u64,
     },

@@ -41,7 +41,8 @@ async fn costs() -> Costs {
         costs.passing_by.push(window(Range::Offset(u64::from(length) - 50)));
         costs.info.push(counting.of(|sql| ThreadRow::find(sql, &address)));
         let message = Encoded::all("test.append", &[text("one more")]).unwrap();
-        costs.append.push(counting.of(|sql| write::append(sql, &address, &message, None, None)));
+        let options = write::Append::default();
+        costs.append.push(counting.of(|sql| write::append(sql, &address, &message, &options)));
     }
     costs
 }
