@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::{Contract, Result, StoreSet};
 #[cfg(all(feature = "fs", unix))]
-use larder_kernel::{Error, ErrorKind, Outcome};
+use larder_kernel::Outcome;
+use larder_kernel::{Contract, Error, ErrorKind, Result, StoreSet};
 
 use super::{Sqlite, SqliteConfig, Synchronous};
 use crate::diagnose::Findings;

@@ -1,5 +1,5 @@
--- Removes a thread with its counters. KEYS: the keys of the thread, then the refused tokens. ARGV: the thread's token in the
--- index, and the milliseconds for which the token stays refused.
+-- Removes a thread with its counters. KEYS: the keys of the thread, then the refused tokens. ARGV: the channel, the
+-- thread's token in the index, and the milliseconds for which the token stays refused.
 local format = redis.pcall('HGET', KEYS[1], 'f')
 if type(format) == 'string' and format ~= FORMAT then
   return wrong_format(format)
@@ -12,11 +12,10 @@ for _, name in ipairs(redis.call('SMEMBERS', popped)) do
 end
 redis.call('UNLINK', popped)
 redis.call('UNLINK', unpack(KEYS, 1, #KEYS - 1))
--- A subscription that waits is refused now and not at its next look. The names of the channel and of the hash differ in their
--- last part.
-redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'wake', '')
-if ARGV[1] ~= '' then
-  redis.call('SADD', KEYS[#KEYS], ARGV[1])
-  redis.call('PEXPIRE', KEYS[#KEYS], ARGV[2])
+if ARGV[2] ~= '' then
+  redis.call('SADD', KEYS[#KEYS], ARGV[2])
+  redis.call('PEXPIRE', KEYS[#KEYS], ARGV[3])
 end
+-- A subscription that waits is refused now and not at its next look.
+redis.pcall('PUBLISH', ARGV[1], '')
 return 1

@@ -212,7 +212,7 @@ impl Index {
             let mut entries = decode::array(entries)?.into_iter();
             while let (Some(name), Some(token)) = (entries.next(), entries.next()) {
                 let (name, token) = (Bytes::from(decode::bytes(name)?), Bytes::from(decode::bytes(token)?));
-                let call = self.address(operation, &name)?.keys().bytes(token.clone()).number(REFUSED_MS);
+                let call = self.address(operation, &name)?.call().bytes(token.clone()).number(REFUSED_MS);
                 let engine = self.engine.clone();
                 drops.push(async move { engine.repeat(operation, &DROP, &call).await.map(drop) });
                 forget = forget.bytes(name).bytes(token);

@@ -151,7 +151,9 @@ impl Tasks {
         recorder: &mut Recorder,
     ) -> Checked {
         let tasks = self.boards.get(board).map(|held| held.tasks.as_slice()).unwrap_or_default();
-        let place = |index: usize| tasks.get(index).map_or(TaskPosition::new(u64::MAX), |task| task.position);
+        // A script cannot name the generation, which the store draws.
+        let number = |index: usize| tasks.get(index).map_or(u64::MAX, |task| task.position.get());
+        let place = |index: usize| TaskPosition::new(number(index));
         let request = PageRequest::first(limit).with_after(after.map(place));
         let clause = if after.is_some() { "TASK-014" } else { "TASK-013" };
         recorder.call(clause, |_| {
