@@ -52,6 +52,15 @@ impl Held {
         .with_content_type(self.content_type.clone())
         .with_metadata(self.metadata.clone())
     }
+
+    /// Checks the tag that a read returned, with a statement that names the tag of the write.
+    fn check_tag(&self, got: &ETag, shown: impl FnOnce() -> String, recorder: &Recorder) -> Checked {
+        let differs = || {
+            let written = recorder.named(&tag_name(&self.etag), || format!("{:?}", self.etag.as_str()));
+            format!("assert_eq!({}, {written});", shown())
+        };
+        holds("BLOB-026", *got == self.etag, || self.etag.to_string(), got, differs)
+    }
 }
 
 /// Checks that the instant of a write is now.

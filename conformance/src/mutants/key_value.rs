@@ -262,7 +262,11 @@ impl KeyValueStore for Wrong {
         for write in &mut writes {
             write.key = self.key(&write.key)?;
         }
-        self.inner.write(&self.bucket(bucket)?, writes).await
+        let mut revisions = self.inner.write(&self.bucket(bucket)?, writes).await?;
+        if self.defect == Defect::GenerationUnnamed {
+            revisions.iter_mut().flatten().for_each(|revision| *revision = Revision::new(revision.get()));
+        }
+        Ok(revisions)
     }
 
     async fn delete_prefix(&self, bucket: &BucketName, prefix: &str) -> Result<PrefixDeletion> {

@@ -38,6 +38,11 @@ impl Blobs {
         let (info, got) = whole(store.get(key, options).await).await;
         if let Some(info) = &info {
             check_instant(info, "BLOB-026")?;
+            if let Some(held) = held {
+                let again =
+                    || format!("a.get({}, BlobGetOptions::default()).await.unwrap().info.etag", id(key));
+                held.check_tag(&info.etag, again, recorder)?;
+            }
             let expected = held.map(|held| held.info(key, Some(info)));
             same(recorder, "BLOB-026", &Ok(Some(info.clone())), &Ok(expected))?;
         }
@@ -56,6 +61,10 @@ impl Blobs {
         let got = store.head(key).await;
         if let Ok(info) = &got {
             check_instant(info, clause)?;
+            if let Some(held) = held {
+                let tag = || format!("{}.as_ref().unwrap().etag", recorder.answer());
+                held.check_tag(&info.etag, tag, recorder)?;
+            }
         }
         let expected = held.map(|held| held.info(key, got.as_ref().ok()));
         same(recorder, clause, &got, &expected.ok_or(ErrorKind::NotFound.into()))
@@ -82,6 +91,12 @@ impl Blobs {
         let wanted =
             |key: &BlobKey| key.as_str().starts_with(prefix) && after.is_none_or(|after| key > after);
         let listed = got.as_ref().map(Vec::as_slice).unwrap_or_default();
+        for (at, entry) in listed.iter().enumerate() {
+            if let Some(held) = self.blobs.get(&entry.key) {
+                let tag = || format!("{}.as_ref().unwrap()[{at}].etag", recorder.answer());
+                held.check_tag(&entry.etag, tag, recorder)?;
+            }
+        }
         let entries = self.blobs.iter().filter(|(key, _)| wanted(key)).map(|(key, held)| {
             // The store chooses the instant.
             let told = listed.iter().find(|entry| entry.key == *key);

@@ -82,7 +82,7 @@ impl Wrong {
             // A store that records an expiry only in reads: the append still sees the last message's number.
             Defect::ExpiryCountsLate => {
                 let last = self.inner.thread_info(thread).await?;
-                if last.messages == 0 && last.last.get() == wanted.get() + 1 {
+                if last.messages == 0 && last.last.get().checked_sub(1) == Some(wanted.get()) {
                     options.if_last = None;
                 }
             }

@@ -11,7 +11,16 @@ use larder_kernel::{
 use super::*;
 
 /// The schema of the next release: one migration more.
-const NEXT: Schema = Schema { migrations: &[GENERATIONS, "CREATE TABLE later (n INTEGER)"] };
+const NEXT: Schema = Schema { migrations: &NEXT_STEPS };
+const NEXT_STEPS: [&str; Schema::CURRENT.migrations.len() + 1] = {
+    let mut steps = ["CREATE TABLE later (n INTEGER)"; Schema::CURRENT.migrations.len() + 1];
+    let mut at = 0;
+    while at < Schema::CURRENT.migrations.len() {
+        steps[at] = Schema::CURRENT.migrations[at];
+        at += 1;
+    }
+    steps
+};
 
 async fn open_next(path: &Path) -> Sqlite {
     Sqlite::open_at(SqliteConfig::new(path), NEXT).await.unwrap()
