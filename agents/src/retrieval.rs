@@ -32,8 +32,8 @@ const SEARCH: &str = "retrieval.diverse_search";
 ///
 /// The first is the candidate most similar to the query. Each further one has the greatest `lambda × s − (1 −
 /// lambda) × d`, where `s` is its cosine with the query and `d` its greatest cosine with a chosen candidate.
-/// Of equal candidates, the first is chosen. With a `lambda` of 1, the order is that of a plain search; with
-/// 0, only the first choice depends on the query.
+/// Of equal candidates, the first is chosen. With a `lambda` of 1, the order is that of a plain search, except
+/// for scores that differ only by rounding; with 0, only the first choice depends on the query.
 ///
 /// ```
 /// use larder_agents::retrieval::maximal_marginal_relevance;
@@ -181,10 +181,10 @@ impl DiverseSearch {
         let hits = store.search(collection, &asked).await?;
         let ids: Vec<DocumentId> = hits.iter().map(|hit| hit.id.clone()).collect();
         let found = if ids.is_empty() { Vec::new() } else { store.get(collection, &ids).await? };
-        let (mut there, mut embeddings) = (Vec::new(), Vec::new());
+        let (mut kept, mut embeddings) = (Vec::new(), Vec::new());
         for (hit, document) in hits.into_iter().zip(found) {
             if let Some(embedding) = document.and_then(|document| document.embedding) {
-                there.push(Some(hit));
+                kept.push(Some(hit));
                 embeddings.push(embedding);
             }
         }
@@ -192,7 +192,7 @@ impl DiverseSearch {
         let steps = limit.saturating_mul(embeddings.len()).saturating_mul(query.dimensions());
         let choose = move || maximal_marginal_relevance(&query, &embeddings, limit, lambda);
         let chosen = offload::run(SEARCH, steps, choose).await?;
-        Ok(chosen.into_iter().filter_map(|at| there.get_mut(at)?.take()).collect())
+        Ok(chosen.into_iter().filter_map(|at| kept.get_mut(at)?.take()).collect())
     }
 }
 

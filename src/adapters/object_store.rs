@@ -12,9 +12,9 @@
 //! # Unsupported operations
 //! - Attributes other than content type and user metadata return `NotImplemented`, and nothing is written.
 //! - `PutMode::Create`, `PutMode::Update`, and copies and renames that must not replace need a store that
-//!   declares [`BlobCreateOnly`](Capability::BlobCreateOnly) or [`BlobIfMatch`](Capability::BlobIfMatch), or
-//!   for renames [`BlobRename`](Capability::BlobRename). Without it, they return `NotImplemented`, and
-//!   nothing is written.
+//!   declares [`BlobCreateOnly`](Capability::BlobCreateOnly) or [`BlobIfMatch`](Capability::BlobIfMatch).
+//!   For such a rename, [`BlobRename`](Capability::BlobRename) suffices. Without it, they return
+//!   `NotImplemented`, and nothing is written.
 //! - Results contain no versions, and a read of a specific version returns `NotSupported`.
 //! - Tags are ignored, as `object_store` requires of stores without tags.
 //! - The adapter does not implement `MultipartStore` and `PaginatedListStore`, whose uploads and tokens

@@ -312,18 +312,14 @@ impl BlobStore for InMemoryBlobStore {
             return Ok(stored.info.clone());
         }
         let (shorter, longer) = (size(source.as_str().len()), size(target.as_str().len()));
-        let mut reserved = Reservation::new(&self.backend);
-        reserved.grow(OPERATION, longer.saturating_sub(shorter))?;
-        reserved.keep();
-        self.backend.release(shorter.saturating_sub(longer));
+        let replaced = blobs.get(target.as_str()).map_or(0, |old| old.counted);
+        self.backend.exchange(OPERATION, replaced + shorter, longer)?;
         let mut info = stored.info.clone();
         info.key = target.clone();
         let counted = stored.counted + longer - shorter;
         let moved = Stored { info: info.clone(), content: stored.content.clone(), counted };
         blobs.remove(source.as_str());
-        if let Some(old) = blobs.insert(ByText(target.clone()), Arc::new(moved)) {
-            self.backend.release(old.counted);
-        }
+        blobs.insert(ByText(target.clone()), Arc::new(moved));
         Ok(info)
     }
 

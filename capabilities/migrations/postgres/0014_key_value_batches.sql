@@ -26,10 +26,11 @@ DECLARE
     last bigint;
     ends_ms bigint;
 BEGIN
+    -- Each join also has the keys as an array: without statistics, a join alone may read the whole bucket.
     SELECT array_agg(e.revision ORDER BY g.place) INTO seen_at
     FROM unnest(in_keys) WITH ORDINALITY AS g (key, place)
     LEFT JOIN larder.kv_entries e ON e.namespace = in_namespace AND e.bucket = in_bucket AND e.key = g.key
-        AND (e.expires_ms IS NULL OR e.expires_ms > now_at);
+        AND e.key = ANY(in_keys) AND (e.expires_ms IS NULL OR e.expires_ms > now_at);
     SELECT min(g.place) - 1 INTO out_failed
     FROM unnest(in_ats, in_generations, seen_at) WITH ORDINALITY AS g (at, generation, revision, place)
     WHERE g.generation <> locked.generation OR g.at IS NOT NULL AND coalesce(g.revision, -1) <> g.at;
@@ -55,10 +56,11 @@ BEGIN
     ON CONFLICT (namespace, bucket, key) DO UPDATE
     SET revision = excluded.revision, expires_ms = excluded.expires_ms, value = excluded.value;
     DELETE FROM larder.kv_tombstones t USING unnest(in_keys, in_puts) AS g (key, is_put)
-    WHERE t.namespace = in_namespace AND t.bucket = in_bucket AND t.key = g.key AND g.is_put;
+    WHERE t.namespace = in_namespace AND t.bucket = in_bucket AND t.key = g.key AND g.is_put
+        AND t.key = ANY(in_keys);
     DELETE FROM larder.kv_entries e USING unnest(in_keys, in_puts, out_revisions) AS g (key, is_put, revision)
     WHERE e.namespace = in_namespace AND e.bucket = in_bucket AND e.key = g.key AND NOT g.is_put
-        AND g.revision IS NOT NULL;
+        AND g.revision IS NOT NULL AND e.key = ANY(in_keys);
     INSERT INTO larder.kv_tombstones (namespace, bucket, key, revision, expired)
     SELECT in_namespace, in_bucket, g.key, g.revision, false
     FROM unnest(in_keys, in_puts, out_revisions) AS g (key, is_put, revision)
@@ -97,8 +99,8 @@ BEGIN
     IF out_deleted = 0 THEN
         RETURN;
     END IF;
-    DELETE FROM larder.kv_entries e USING unnest(keys) AS g (key)
-    WHERE e.namespace = in_namespace AND e.bucket = in_bucket AND e.key = g.key;
+    DELETE FROM larder.kv_entries e
+    WHERE e.namespace = in_namespace AND e.bucket = in_bucket AND e.key = ANY(keys);
     INSERT INTO larder.kv_tombstones (namespace, bucket, key, revision, expired)
     SELECT in_namespace, in_bucket, g.key, locked.last_revision + g.place, false
     FROM unnest(keys) WITH ORDINALITY AS g (key, place)

@@ -99,7 +99,7 @@ calls! { KeyValue, key_value;
         let delete = KeyValueWrite::delete(key("z")?, Some(Revision::ZERO));
         store.write(&bucket()?, vec![put("k", "new")?, delete]).await
     }
-    "write/of_what_is_not_there" => |store| {
+    "write/of_missing_keys" => |store| {
         store.write(&bucket()?, vec![KeyValueWrite::delete(key("their")?, None)]).await
     }
     "write/into_a_new_bucket" => |store| {
@@ -107,7 +107,7 @@ calls! { KeyValue, key_value;
     }
     "delete_prefix" => |store| { store.delete_prefix(&bucket()?, "k").await }
     "delete_prefix/of_all" => |store| { store.delete_prefix(&bucket()?, "").await }
-    "delete_prefix/of_what_is_not_there" => |store| { store.delete_prefix(&bucket()?, "their").await }
+    "delete_prefix/of_missing_keys" => |store| { store.delete_prefix(&bucket()?, "their").await }
     "delete" => |store| { store.delete(&bucket()?, &key("k")?, None).await }
     "delete/what_is_not_there" => |store| { store.delete(&bucket()?, &key("their")?, None).await }
     "delete/at_a_revision" => |store| {

@@ -69,8 +69,8 @@ pub trait BlobStore: Store {
     /// - **BLOB-017** With `blob-long-keys` declared, the store accepts every key of at most 512 bytes in
     ///   every namespace.
     /// - **BLOB-018** Without `blob-long-keys`, a key that is too long for the store fails with `Unsupported`
-    ///   for the field `key` in `put`, in `presign` and as the target of `copy` or `rename`, and the call
-    ///   changes nothing.
+    ///   for the field `key` in `put`, in `presign`, as the target of `copy` and, with `blob-rename`, of
+    ///   `rename`, and the call changes nothing.
     ///
     /// Without `blob-long-keys`, the store joins the namespace and the key to a name of limited length.
     /// Between the two limits above, the lengths and the characters of both determine if the store keeps a
@@ -104,8 +104,8 @@ pub trait BlobStore: Store {
     /// - **BLOB-024** `get` returns the blob's full size and the range that the stream delivers.
     /// - **BLOB-025** A read that began before an overwrite, a deletion or a rename delivers the old blob
     ///   completely or fails with `Conflict`.
-    /// - **BLOB-028** For a key that the store does not accept, `get`, `head`, and `copy` and `rename` from
-    ///   the key fail with `NotFound`, and `delete` returns `false`.
+    /// - **BLOB-028** For a key that the store does not accept, `get`, `head`, `copy` from the key and, with
+    ///   `blob-rename`, `rename` from the key fail with `NotFound`, and `delete` returns `false`.
     ///
     /// # Errors
     /// `NotFound`; `InvalidInput` if the range is empty or outside the blob.

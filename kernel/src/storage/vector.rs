@@ -96,7 +96,9 @@ pub trait VectorStore: Store {
     /// The batch is applied completely or not at all.
     ///
     /// # Complexity
-    /// O(metadata of the batch).
+    /// O(metadata of the batch). A store that keeps the text in the row of its metadata also copies the texts
+    /// of the updated documents. With an approximate index of Postgres, the server also indexes each updated
+    /// document again.
     async fn update_metadata(
         &self,
         collection: &CollectionName,

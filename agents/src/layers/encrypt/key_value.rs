@@ -22,7 +22,7 @@ fn place(namespace: &Namespace, bucket: &BucketName, key: &Key) -> Place {
 }
 
 /// Encrypts the values of the puts. The inner store has the limit for all of them, too. So if the ciphertexts
-/// would exceed it, the largest values are compressed, until the rest fits.
+/// would exceed it, values are compressed, the largest first, until the rest fits.
 fn sealed(
     ring: &KeyRing,
     operation: &'static str,
@@ -37,14 +37,28 @@ fn sealed(
     let mut puts: Vec<(&mut Bytes, &Place)> = puts.collect();
     puts.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
     bytes += puts.len() * SEAL_BYTES;
+    let mut incompressible = None;
     for (value, place) in puts {
         let whole = value.len() + SEAL_BYTES;
+        let seal = |room: usize| {
+            ring.seal(operation, 0, place, value, Nonce::Random, room.min(VALUE_BYTES_MAX)).map(Bytes::from)
+        };
         // One byte less than the plain text needs makes the ring compress it.
         let room = if bytes > BATCH_VALUES_BYTES_MAX { whole - 1 } else { whole };
-        *value = ring.seal(operation, 0, place, value, Nonce::Random, room.min(VALUE_BYTES_MAX))?.into();
+        let sealed = match seal(room) {
+            Err(error) if room < whole => {
+                incompressible.get_or_insert(error);
+                seal(whole)?
+            }
+            other => other?,
+        };
+        *value = sealed;
         bytes -= whole - value.len();
     }
-    Ok(writes)
+    match incompressible {
+        Some(error) if bytes > BATCH_VALUES_BYTES_MAX => Err(error),
+        _ => Ok(writes),
+    }
 }
 
 /// Decrypts the values, each with its place. They were encrypted within the limit for one answer, but

@@ -51,11 +51,11 @@ impl Rename {
         }
         for _ in 0..ATTEMPTS {
             let Some(from) = self.try_move()? else { continue };
+            // The new name first: a loss of power between the two must not lose the blob. Both names are
+            // flushed under the locks, so no other caller acknowledges a change of a name that power loss undoes.
+            let moved = self.engine.sync_folders(&self.target.folders).and_then(|()| flush(from.as_fd()));
             drop(guard);
-            // The new name first: a loss of power between the two must not lose the blob.
-            self.engine
-                .sync_folders(&self.target.folders)
-                .and_then(|()| flush(from.as_fd()))
+            moved
                 .and_then(|()| self.engine.sync_folders(&self.source.folders))
                 .map_err(|error| failed(OPERATION, error, Outcome::Unknown))?;
             self.engine.check_place(OPERATION, Outcome::Unknown)?;

@@ -1,4 +1,4 @@
-//! Updates of metadata, which neither read nor write texts and embeddings.
+//! Updates of metadata. Postgres writes a new version of the row, which keeps its stored text and embedding.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ pub(super) async fn update(
     sqlx::query(
         "UPDATE larder.documents d SET metadata = given.metadata
          FROM unnest($3::text[], $4::text[]) AS given (id, metadata)
-         WHERE d.namespace = $1 AND d.collection = $2 AND d.id = given.id",
+         WHERE d.namespace = $1 AND d.collection = $2 AND d.id = given.id AND d.id = ANY($3)",
     )
     .bind(namespace.as_str())
     .bind(collection.as_str())

@@ -8,7 +8,7 @@ use larder_kernel::limits::{BATCH_KEYS_MAX, BATCH_VALUES_BYTES_MAX, BUCKET_TOMBS
 use larder_kernel::storage::key_value::{entries_page, many_page, prefix_end};
 use larder_kernel::{
     BucketName, Error, Key, KeyOrder, KeyValueCondition, KeyValueEntry, KeyValueItem, KeyValueQuery,
-    KeyValueWrite, KeyValueWriteKind, Page, PageRequest, PrefixDeletion, Result, Revision,
+    KeyValueWrite, KeyValueWriteKind, Outcome, Page, PageRequest, PrefixDeletion, Result, Revision,
 };
 use redis::Value;
 
@@ -156,7 +156,8 @@ pub(super) async fn delete_prefix(
         if deleted > 0 {
             // The script stopped at many expired names.
             let scan = Scan { from: next, to, reverse: false, values: false };
-            let found = scan.page(OPERATION, engine, index, bucket, 1).await?;
+            let found = scan.page(OPERATION, engine, index, bucket, 1).await;
+            let found = found.map_err(|error| error.with_outcome(Outcome::Unknown))?;
             return Ok(PrefixDeletion::new(deleted, !found.items.is_empty()));
         }
         from = next;

@@ -1,7 +1,7 @@
 -- KEYS: meta, erased, values, names, revisions, expiries, deleted, expired
 -- ARGV: registration (2), first name, name at which to stop, maximum keys, maximum tombstones, channel
 -- Returns the number of deleted keys, whether another key was found, and the name from which to look for more (empty at the end, and
--- if another key was found); or 'FULL'. Skips expired names, up to a limit, because the server runs nothing else during a script.
+-- if another key was found); or 'FULL'. Stops after 10,000 expired names.
 local now, most = now_ms(), tonumber(ARGV[5])
 local from, names, skipped = ARGV[3], {}, 0
 while #names <= most do

@@ -123,7 +123,7 @@ fn add_to_count(connection: &Connection, collection: i64, by: i64) -> Fallible<(
     Ok(())
 }
 
-/// Applies updates of metadata. Texts and embeddings are not written.
+/// Applies updates of metadata. The row of a document includes its text, but not its embedding.
 pub(super) fn update_metadata(
     connection: &Connection,
     namespace: &Namespace,

@@ -80,7 +80,7 @@ fn whole(values: &[Option<usize>]) -> CaseResult<usize> {
 }
 
 /// Repeats a read until the writer has ended, and once more.
-async fn beside<R: Future<Output = CaseResult<usize>>>(
+async fn during_writes<R: Future<Output = CaseResult<usize>>>(
     stores: &Handles<dyn KeyValueStore>,
     bucket: &BucketName,
     mut read: impl FnMut(Arc<dyn KeyValueStore>) -> R,
@@ -109,7 +109,7 @@ async fn get_many_sees_whole_writes(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("whole")?;
     let asked = asked()?;
-    beside(&stores, &bucket, |store| {
+    during_writes(&stores, &bucket, |store| {
         let (bucket, asked) = (bucket.clone(), asked.clone());
         async move {
             let found = store.get_many(&bucket, &asked).await?.items;
@@ -146,7 +146,7 @@ async fn get_many_sees_keys_that_expire_together_together(context: Context) -> C
 async fn no_read_sees_a_part_of_a_write(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("whole")?;
-    beside(&stores, &bucket, |store| {
+    during_writes(&stores, &bucket, |store| {
         let bucket = bucket.clone();
         async move {
             let mut seen = 0;
@@ -173,7 +173,7 @@ async fn no_read_sees_a_part_of_a_write(context: Context) -> CaseResult {
 async fn a_page_of_entries_sees_whole_writes(context: Context) -> CaseResult {
     let stores = context.key_value().await?;
     let bucket = bucket("whole")?;
-    beside(&stores, &bucket, |store| {
+    during_writes(&stores, &bucket, |store| {
         let bucket = bucket.clone();
         async move {
             let query = KeyValueQuery::prefix("").with_values();
@@ -296,9 +296,9 @@ async fn a_watch_delivers_whole_writes_in_order(context: Context) -> CaseResult 
     for round in [0, 1] {
         a.write(&bucket, write(round)?).await?;
         for name in &expected {
-            let told = change(&mut events).await?;
+            let delivered = change(&mut events).await?;
             let gone = round == 1 && name == FLIP;
-            expect::equal("the change", &told, &(name.clone(), (!gone).then_some(round)))?;
+            expect::equal("the change", &delivered, &(name.clone(), (!gone).then_some(round)))?;
         }
     }
     // During other writes: at the first change of a write, all of it is readable.

@@ -235,14 +235,14 @@ async fn a_write_returns_its_revisions_in_order(context: Context) -> CaseResult 
     expect::that(given.is_sorted_by(|left, right| left < right), "growing revisions", &given)?;
     expect::that(given[0] > before, format!("revisions over {before}"), &given)?;
     let seen = events_until(&mut events, given[4]).await?;
-    let told: Vec<(&str, Revision, bool)> = seen
+    let delivered: Vec<(&str, Revision, bool)> = seen
         .iter()
         .map(|event| (event.key.as_str(), event.revision, event.kind == KeyValueEventKind::Deleted))
         .collect();
     let expected = [("z", false), ("m", true), ("a", false), ("c", true), ("n", false)];
     let expected: Vec<_> =
         expected.into_iter().zip(&given).map(|((name, gone), at)| (name, *at, gone)).collect();
-    expect::equal("the events", &told, &expected)?;
+    expect::equal("the events", &delivered, &expected)?;
     let next = set(&*a, &bucket, "next", "1").await?;
     expect::that(next > given[4], format!("a revision over {}", given[4]), next)
 }

@@ -45,7 +45,8 @@ pub trait KeyValueStoreExt: KeyValueStore {
     /// Deletes all keys that begin with a prefix, step by step, and returns their number.
     ///
     /// Each step is one [`delete_prefix`](KeyValueStore::delete_prefix). A key that another caller writes
-    /// between two steps may remain.
+    /// between two steps may remain. A bucket keeps 1,000 deletions for watches, so a watch that falls behind
+    /// by more ends with `Conflict`.
     ///
     /// # Errors
     /// The errors of [`KeyValueStore::delete_prefix`]. The steps before the error remain done; call again to
