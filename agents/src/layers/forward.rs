@@ -103,7 +103,9 @@ fn task_bytes(task: &NewTask) -> usize {
 forward! {
     HistoryProvider;
     around append_many(thread: &Thread, messages: Vec<ChatMessage>, options: AppendOptions) -> Appended =
-        Call::write("history.append_many").effect(Effect::Repeatable, options.idempotency_key.is_some()),
+        Call::write("history.append_many")
+            .effect(Effect::Guarded, options.if_last.is_some())
+            .effect(Effect::Repeatable, options.idempotency_key.is_some()),
         sum(&messages, ChatMessage::size_bytes);
     around get_messages(thread: &Thread, offset: u64, limit: usize) -> Vec<StoredMessage> =
         Call::read("history.get_messages");
@@ -117,7 +119,9 @@ forward! {
     around clear(thread: &Thread) -> u64 = Call::write("history.clear");
     around clear_run(thread: &Thread, run: &RunId) -> u64 = Call::write("history.clear_run");
     around remove(thread: &Thread, removal: Removal) -> Removed =
-        Call::write("history.remove").effect(Effect::Repeatable, removal.idempotency_key.is_some());
+        Call::write("history.remove")
+            .effect(Effect::Guarded, removal.if_last.is_some())
+            .effect(Effect::Repeatable, removal.idempotency_key.is_some());
     around fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked = Call::write("history.fork");
     around replace(thread: &Thread, replacement: Replacement) -> Replaced =
         Call::new("history.replace", Effect::Guarded), sum(&replacement.messages, ChatMessage::size_bytes);

@@ -106,6 +106,7 @@ CREATE FUNCTION larder.remove_messages(
 DECLARE
     t larder.threads;
     k larder.removal_keys;
+    now_at bigint := larder.now_ms();
 BEGIN
     -- Only a key must be remembered, so only a removal with a key creates the thread.
     t := larder.lock_thread(in_namespace, in_agent, in_session, in_key IS NOT NULL AND coalesce(in_if_last, 0) = 0
@@ -128,7 +129,11 @@ BEGIN
             out_seqs := k.seqs;
             SELECT array_agg(p.body ORDER BY p.seq) INTO out_bodies FROM larder.popped_messages p
             WHERE p.namespace = in_namespace AND p.thread = t.id AND p.idempotency_key = in_key
-                AND p.kept_until_ms > larder.now_ms();
+                AND p.kept_until_ms > now_at;
+            -- All messages of a pop or none.
+            IF cardinality(out_bodies) <> cardinality(out_seqs) THEN
+                out_bodies := NULL;
+            END IF;
             RETURN;
         END IF;
     END IF;
@@ -187,7 +192,7 @@ BEGIN
         VALUES (in_namespace, t.id, in_key, in_digest, out_removed, out_last, out_seqs);
         IF in_newest IS NOT NULL THEN
             INSERT INTO larder.popped_messages (namespace, thread, idempotency_key, seq, kept_until_ms, body)
-            SELECT in_namespace, t.id, in_key, p.seq, larder.now_ms() + keep_ms, p.body
+            SELECT in_namespace, t.id, in_key, p.seq, now_at + keep_ms, p.body
             FROM unnest(out_seqs, out_bodies) AS p (seq, body);
         END IF;
     END IF;

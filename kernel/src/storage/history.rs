@@ -77,8 +77,9 @@ pub trait HistoryProvider: Store {
     ///   that was never written, and otherwise fails with `Conflict` and writes nothing.
     /// - **HIST-107** The error of an append that was refused because of its `if_last` has the thread's last
     ///   number as the fact `last` of its context.
-    /// - **HIST-108** Every append, replacement, removal, clear, clear of a run and fork into the thread
-    ///   after `if_last` causes that `Conflict`, and an append with the new `last` of `thread_info` succeeds.
+    /// - **HIST-108** After an append, a replacement, a removal, a clear, a clear of a run or a fork into the
+    ///   thread, an append with the earlier `if_last` fails with `Conflict`, and one with the new `last` of
+    ///   `thread_info` succeeds.
     /// - **HIST-109** Of concurrent appends with the same `if_last`, exactly one succeeds, and the others
     ///   fail with `Conflict`.
     /// - **HIST-110** Repeating an append that has an `if_last` with its idempotency key and the same
@@ -311,15 +312,21 @@ pub trait HistoryProvider: Store {
     /// - **HIST-126** A removal by number or a pop of messages over 16 MiB together fails with `InvalidInput`
     ///   and changes nothing.
     /// - **HIST-127** A rewind to a position of another generation than the thread's, or beyond its last
-    ///   `Seq`, fails with `Conflict`, and so does a removal of numbers that name a generation and are so.
+    ///   `Seq`, fails with `Conflict`, and so does a removal of numbers of another generation, or of numbers
+    ///   that name the thread's generation and are beyond its last `Seq`.
     ///
-    /// Only a pop with an idempotency key keeps the removed messages, for 10 minutes at most, so that a
-    /// caller whose connection failed can still receive them. A clear and an erasure end this immediately. No
-    /// event contains removed text. The keys of removals are separate from those of appends.
+    /// Only a pop with an idempotency key keeps the removed messages, so that a caller whose connection failed
+    /// can still receive them. After 10 minutes, no call returns them, and the next sweep deletes them. A
+    /// clear and an erasure end this immediately. No event contains removed text.
+    ///
+    /// The keys of removals are separate from those of appends. The store keeps each key, also of a pop that
+    /// found nothing, until the thread is erased. A summary keeps what it was told of a message that is
+    /// removed later.
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 numbers or newest messages, the same number twice, a negative
-    /// `if_last`, or messages over 16 MiB; `Conflict` as described above.
+    /// `if_last`, or messages over 16 MiB; `Conflict` as described above; `ResourceExhausted` if a quota has
+    /// no room for the event or for what the key keeps.
     ///
     /// # Cancellation
     /// All of the messages are removed, or none. An idempotency key makes the retry safe.

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::limits::ID_BYTES_MAX;
-use larder_kernel::storage::history::{check_append, check_replace, check_tail_matching};
+use larder_kernel::storage::history::{check_append, check_remove, check_replace, check_tail_matching};
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, Error, ErrorKind, Forked,
     HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace,
-    Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, Role, RunId, Seq, Store,
-    StoredMessage, Thread, ThreadInfo, Timestamp, Ttl,
+    Outcome, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result, Role, RunId,
+    Seq, Store, StoredMessage, Thread, ThreadInfo, Timestamp, Ttl,
 };
 
 use super::ring::{KeyRing, Nonce, Place, corrupt};
@@ -197,8 +197,10 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         let sealed = self.seal(OPERATION, 0, messages, once).await?;
         let mut answer = self.inner.append_many(thread, sealed, options.clone()).await;
         for number in older {
-            let conflict = answer.as_ref().err().map(Error::kind) == Some(ErrorKind::Conflict);
-            let Some(messages) = kept.clone().filter(|_| conflict) else { break };
+            let conflict = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Conflict);
+            // An append that lost against `if_last` loses with every key.
+            let other_key = conflict.is_some_and(|error| error.field() != Some("if_last"));
+            let Some(messages) = kept.clone().filter(|_| other_key) else { break };
             let sealed = self.seal(OPERATION, number, messages, once).await?;
             answer = self.inner.append_many(thread, sealed, options.clone()).await;
         }
@@ -259,8 +261,16 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
     }
 
     async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+        const OPERATION: &str = "history.remove";
+        check_remove(&removal)?;
+        if let RemovalTarget::Newest(newest) = removal.target {
+            // A pop of a message that no key opens would lose it, so the messages are opened first.
+            let newest = self.inner.tail(thread, None, newest).await;
+            self.open(OPERATION, newest.map_err(|error| error.in_operation(OPERATION))?).await?;
+        }
         let mut removed = self.inner.remove(thread, removal).await?;
-        removed.messages = self.open("history.remove", removed.messages).await?;
+        let messages = self.open(OPERATION, removed.messages).await;
+        removed.messages = messages.map_err(|error| error.with_outcome(Outcome::Unknown))?;
         Ok(removed)
     }
 

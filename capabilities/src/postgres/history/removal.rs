@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use larder_kernel::limits::{BATCH_BYTES_MAX, POPPED_KEPT_MAX};
 use larder_kernel::storage::history::{check_if_last, check_remove_at, check_removed_bytes};
-use larder_kernel::{Error, ErrorKind, Removal, RemovalTarget, Removed, Seq, StoredMessage};
+use larder_kernel::{Error, ErrorKind, Outcome, Removal, RemovalTarget, Removed, Seq, StoredMessage};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
@@ -86,7 +86,9 @@ fn done(row: &PgRow, removal: &Removal) -> Fallible<Removed> {
     let seqs: Vec<i64> = row.try_get(4)?;
     let bodies = row.try_get::<Option<Vec<Vec<u8>>>, _>(5)?.unwrap_or_default();
     let message = |(seq, body): (&i64, Vec<u8>)| {
-        let message = crate::message::decode(&body).ok_or_else(|| corrupt(OPERATION))?;
+        // The removal is already committed.
+        let corrupt = || corrupt(OPERATION).with_outcome(Outcome::Unknown);
+        let message = crate::message::decode(&body).ok_or_else(corrupt)?;
         Fallible::Ok(StoredMessage::new(Seq::new(*seq), message))
     };
     let messages = seqs.iter().zip(bodies).map(message).collect::<Fallible<Vec<_>>>()?;

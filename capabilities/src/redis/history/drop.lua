@@ -7,7 +7,7 @@ end
 redis.call('SCARD', KEYS[#KEYS])
 -- The messages that pops kept; see thread.lua.
 local popped = string.sub(KEYS[1], 1, -5) .. 'popped'
-for _, name in ipairs(redis.call('SMEMBERS', popped)) do
+for _, name in ipairs(redis.call('ZRANGE', popped, 0, -1)) do
   redis.call('UNLINK', name)
 end
 redis.call('UNLINK', popped)

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use larder_kernel::limits::{BATCH_BYTES_MAX, POPPED_KEPT_MAX};
 use larder_kernel::storage::history::{check_if_last, check_remove_at, check_removed_bytes};
-use larder_kernel::{Error, ErrorKind, IdempotencyKey, Removal, RemovalTarget, Removed, Result, Seq};
+use larder_kernel::{
+    Error, ErrorKind, IdempotencyKey, Outcome, Removal, RemovalTarget, Removed, Result, Seq,
+};
 use redis::Value;
 
 use super::super::decode;
@@ -48,7 +50,10 @@ pub(super) async fn remove(index: &Index, address: &Address, removal: &Removal) 
     let (state, answer) = index.write(OPERATION, &REMOVE, address, &call).await?;
     let in_operation = |error: Error| error.in_operation(OPERATION);
     match state {
-        0 => decode::tuple(Value::Array(answer)).and_then(done).map_err(in_operation),
+        0 => decode::tuple(Value::Array(answer)).and_then(done).map_err(|error| {
+            // The script has removed the messages.
+            in_operation(error).with_outcome(Outcome::Unknown)
+        }),
         2 => {
             let message = "the idempotency key was used for another removal; use a new key";
             Err(Error::new(ErrorKind::Conflict, OPERATION, message))

@@ -22,7 +22,7 @@ if key ~= '' then
   end
   -- Checks the types of both keys before the first write.
   redis.call('LLEN', KEYS[7])
-  redis.call('SCARD', POPPED)
+  redis.call('ZCARD', POPPED)
 end
 if ARGV[3] ~= '' and (tonumber(ARGV[3]) ~= last or (ARGV[4] ~= '' and ARGV[4] ~= generation)) then
   return {4, last, generation or ''}
@@ -115,8 +115,10 @@ if key ~= '' then
     for _, message in ipairs(found) do
       redis.call('RPUSH', KEYS[7], message)
     end
+    local now = now_ms()
     redis.call('PEXPIRE', KEYS[7], ARGV[10])
-    redis.call('SADD', POPPED, KEYS[7])
+    redis.call('ZREMRANGEBYSCORE', POPPED, '-inf', int(now))
+    redis.call('ZADD', POPPED, int(now + tonumber(ARGV[10])), KEYS[7])
     redis.call('PEXPIRE', POPPED, ARGV[10])
   end
 end

@@ -3,7 +3,7 @@
 -- KEYS: 1 the thread's hash, 2 its messages, 3 the index of its runs, 4 its events that are not messages, 5 its
 -- replacements, 6 the refused tokens. ARGV[1] is the channel of its notifications.
 --
--- The hash holds the counters: `s` the greatest number, `c` the number of the last clear, run clear or replacement, `n` the
+-- The hash holds the counters: `s` the greatest number, `c` that of the last clear, run clear, replacement or removal, `n` the
 -- number of messages, `b` their bytes, `f` the format, `g` the generation, `i` present after the thread was registered in the index, `w` the end of
 -- the last subscription's notice. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
 -- `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal.
@@ -13,7 +13,7 @@
 -- Runs: sorted by their bytes, '<run>' NUL '<seq + 2^20, in 16 digits> <size>'. A replacement reaches 999 below 0.
 -- Events: sorted by their number, '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'; kind 1 is a clear, 2
 -- the clear of a run, 3 a replacement, 4 a removal, whose numbers take the place of the run, 5 a rewind, whose position does.
--- Popped: the keys of the messages that pops with an idempotency key keep for a few minutes.
+-- Popped: the keys of the messages that pops with an idempotency key keep for a few minutes, sorted by their end.
 -- Replacements: the numbers of the replacement events, sorted by their `up to`.
 --
 -- A sorted set's scores are exact up to 2^53. Appends stop 2^20 before that, so that events always have a number.
@@ -84,7 +84,7 @@ end
 
 -- Removes the messages that pops kept.
 local function forget_popped()
-  for _, name in ipairs(redis.call('SMEMBERS', POPPED)) do
+  for _, name in ipairs(redis.call('ZRANGE', POPPED, 0, -1)) do
     redis.call('UNLINK', name)
   end
   redis.call('UNLINK', POPPED)

@@ -89,6 +89,8 @@ fn take(sql: &Connection, row: &mut ThreadRow, removal: &Removal) -> Fallible<Re
         return Ok(Removed::new(0, row.last()));
     }
     let mut messages = Vec::with_capacity(found.len());
+    // One instant for all messages of a pop, which expire together.
+    let until_ms = now_ms().saturating_add(millis(POPPED_KEPT_MAX));
     let mut read = sql.prepare_cached("SELECT body FROM messages WHERE thread = ?1 AND seq = ?2")?;
     let mut delete = sql.prepare_cached("DELETE FROM messages WHERE thread = ?1 AND seq = ?2")?;
     for (seq, _) in &found {
@@ -102,7 +104,6 @@ fn take(sql: &Connection, row: &mut ThreadRow, removal: &Removal) -> Fallible<Re
                 "INSERT INTO popped_messages (thread, idempotency_key, seq, kept_until_ms, body)
                  SELECT thread, ?3, seq, ?4, body FROM messages WHERE thread = ?1 AND seq = ?2",
             )?;
-            let until_ms = now_ms().saturating_add(millis(POPPED_KEPT_MAX));
             keep.execute(params![row.id, seq, key.as_str(), until_ms])?;
         }
         delete.execute([row.id, *seq])?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larder_kernel::limits::BATCH_MESSAGES_MAX;
 use larder_kernel::{
-    AgentId, AgentRole, ChatMessage, Contract, HistoryProvider, MessageFilter, PageRequest, Seq,
+    AgentId, AgentRole, ChatMessage, Contract, HistoryProvider, MessageFilter, PageRequest, Removal, Seq,
     StoredMessage, Thread, Ttl,
 };
 
@@ -33,6 +33,9 @@ pub(crate) fn rows() -> Vec<Row> {
         ("thread_info", case!(History, "HIST-032", the_size_of_many_messages_is_their_sum)),
         ("clear", case!(History, "HIST-034", many_messages_are_cleared)),
         ("clear_run", case!(History, "HIST-038", many_messages_of_a_run_are_cleared)),
+        ("remove", case!(History, "HIST-113", many_messages_are_removed_by_number)),
+        ("remove", case!(History, "HIST-114", many_messages_are_rewound)),
+        ("remove", case!(History, "HIST-115", many_messages_are_popped)),
         ("fork", case!(History, "HIST-040", many_messages_are_forked)),
         ("replace", case!(History, "HIST-050", many_messages_are_replaced)),
         ("list_threads", case!(History, "HIST-061", many_threads_are_listed_once)),
@@ -227,6 +230,34 @@ async fn many_messages_are_forked(context: Context) -> CaseResult {
     let mut found = stores.b.get_messages(&target, 0, 10_000).await?;
     found.extend(stores.b.get_messages(&target, 10_000, 10_000).await?);
     are("the fork", &found, 0, many)
+}
+
+async fn many_messages_are_removed_by_number(context: Context) -> CaseResult {
+    let (stores, thread, many) = long(&context).await?;
+    let numbers: Vec<Seq> = (2..=count(many).cast_signed()).map(Seq::new).collect();
+    for batch in numbers.chunks(BATCH_MESSAGES_MAX) {
+        let removed = stores.a.remove(&thread, Removal::numbers(batch.iter().copied())).await?;
+        expect::equal("messages removed", &removed.removed, &count(batch.len()))?;
+    }
+    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?, 0, 1)
+}
+
+async fn many_messages_are_rewound(context: Context) -> CaseResult {
+    let (stores, thread, many) = long(&context).await?;
+    let removed = stores.a.remove(&thread, Removal::after(Seq::new(1))).await?;
+    expect::equal("messages removed", &removed.removed, &count(many - 1))?;
+    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?, 0, 1)
+}
+
+async fn many_messages_are_popped(context: Context) -> CaseResult {
+    let (stores, thread, mut left) = long(&context).await?;
+    while left > 0 {
+        let popped = stores.a.remove(&thread, Removal::newest(BATCH_MESSAGES_MAX)).await?;
+        let before = left;
+        left = left.saturating_sub(BATCH_MESSAGES_MAX);
+        are("the popped messages", &popped.messages, left, before)?;
+    }
+    reads_empty(&*stores.b, &thread).await
 }
 
 async fn many_messages_are_replaced(context: Context) -> CaseResult {

@@ -47,8 +47,8 @@ pub(super) fn check_last(operation: &'static str, if_last: Option<Seq>) -> Resul
 pub fn check_if_last(operation: &'static str, if_last: Option<Seq>, last: Seq) -> Result<()> {
     let Some(expected) = if_last.filter(|expected| !expected.names(last)) else { return Ok(()) };
     let message = if expected.is_of(last.generation()) {
-        "the thread has changed since `if_last`; read `thread_info`, then the messages after `if_last`, and \
-         repeat the call with the new `last`"
+        "the thread's last position is not `if_last`; read `thread_info` and the thread's messages again, \
+         and repeat the call with the new `last`"
     } else {
         "`if_last` is of another generation: the thread was erased, lost or restored; read `thread_info`, \
          then the messages from the beginning"
