@@ -32,8 +32,8 @@ const SEARCH: &str = "retrieval.diverse_search";
 ///
 /// The first is the candidate most similar to the query. Each further one has the greatest `lambda × s − (1 −
 /// lambda) × d`, where `s` is its cosine with the query and `d` its greatest cosine with a chosen candidate.
-/// Of equal candidates, the first is chosen. With a `lambda` of 1, the order is that of a plain search, except
-/// for scores that differ only by rounding; with 0, only the first choice depends on the query.
+/// Of equal candidates, the first is chosen. With a `lambda` of 1, the order is that of a plain search,
+/// except for scores that differ only by rounding; with 0, only the first choice depends on the query.
 ///
 /// ```
 /// use larder_agents::retrieval::maximal_marginal_relevance;

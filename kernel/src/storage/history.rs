@@ -315,13 +315,12 @@ pub trait HistoryProvider: Store {
     ///   `Seq`, fails with `Conflict`, and so does a removal of numbers of another generation, or of numbers
     ///   that name the thread's generation and are beyond its last `Seq`.
     ///
-    /// Only a pop with an idempotency key keeps the removed messages, so that a caller whose connection failed
-    /// can still receive them. After 10 minutes, no call returns them, and the next sweep deletes them. A
-    /// clear and an erasure end this immediately. No event contains removed text.
+    /// Only a pop with an idempotency key keeps the removed messages, so that a caller whose connection
+    /// failed can still receive them. After 10 minutes, no call returns them, and the next sweep deletes
+    /// them. A clear and an erasure end this immediately. No event contains removed text.
     ///
     /// The keys of removals are separate from those of appends. The store keeps each key, also of a pop that
-    /// found nothing, until the thread is erased. A summary keeps what it was told of a message that is
-    /// removed later.
+    /// found nothing, until the thread is erased. A removal does not change summaries of the thread.
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 numbers or newest messages, the same number twice, a negative

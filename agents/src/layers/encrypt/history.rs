@@ -12,7 +12,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::limits::ID_BYTES_MAX;
 use larder_kernel::storage::history::{check_append, check_remove, check_replace, check_tail_matching};
 use larder_kernel::{
-    AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, Error, ErrorKind, Forked,
+    AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, ErrorKind, Forked,
     HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace,
     Outcome, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result, Role, RunId,
     Seq, Store, StoredMessage, Thread, ThreadInfo, Timestamp, Ttl,

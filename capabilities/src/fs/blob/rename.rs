@@ -51,8 +51,8 @@ impl Rename {
         }
         for _ in 0..ATTEMPTS {
             let Some(from) = self.try_move()? else { continue };
-            // The new name first: a loss of power between the two must not lose the blob. Both names are
-            // flushed under the locks, so no other caller acknowledges a change of a name that power loss undoes.
+            // The new name first: a loss of power between the two must not lose the blob. Both folders are
+            // flushed under the locks: another caller's acknowledged change must not be undone.
             let moved = self.engine.sync_folders(&self.target.folders).and_then(|()| flush(from.as_fd()));
             drop(guard);
             moved
