@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder::Stores;
-use larder_kernel::{AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, Namespace, Thread};
+use larder_kernel::{
+    AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, Namespace, Removal, Thread,
+};
 
 use super::curve::Plot;
 use super::figure::{Figure, Subject, Target, Unit, in_rounds};
@@ -79,6 +81,19 @@ impl Conversations {
         for message in messages {
             let options = AppendOptions::default().with_if_last(last);
             last = self.history.append_many(thread, vec![message], options).await?.last;
+        }
+        Ok(window::micros_each(begun, calls))
+    }
+
+    /// Extends a thread, pops these messages one by one, and returns the mean microseconds per pop.
+    pub(super) async fn pop(&mut self, thread: &Thread, calls: u32) -> Outcome<f64> {
+        self.fill(thread, calls).await?;
+        let begun = Instant::now();
+        for _ in 0..calls {
+            let found = self.history.remove(thread, Removal::newest(1)).await?.messages.len();
+            if found != 1 {
+                return Err(format!("a pop of one message returned {found}").into());
+            }
         }
         Ok(window::micros_each(begun, calls))
     }

@@ -23,6 +23,7 @@ mod payload;
 mod peak;
 mod pgbench;
 mod pgvector;
+mod pops;
 mod postgres;
 mod reasons;
 mod redis;
@@ -177,6 +178,12 @@ const BENCHES: &[Bench] = &[
         service: None,
         threads: Threads::One,
         run: |plan| Box::pin(conditions::sqlite(plan)),
+    },
+    Bench {
+        name: "sqlite-pops",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(pops::sqlite(plan)),
     },
     Bench {
         name: "sqlite-sessions",

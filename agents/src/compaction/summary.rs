@@ -119,7 +119,8 @@ pub fn begin_with_summary(window: &mut Window, summary: &Summary) {
 }
 
 /// Returns `true` if the thread still holds the messages that the summary covers. For a summary without
-/// marks, checks only that the thread holds some message that it could cover.
+/// marks, checks only that the thread holds some message that it could cover. Does not notice a removal
+/// between the first and the last message.
 pub(super) async fn is_current(
     history: &dyn HistoryProvider,
     thread: &Thread,

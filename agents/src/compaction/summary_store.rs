@@ -63,10 +63,10 @@ struct Record {
 /// # }
 /// ```
 ///
-/// The store receives no notice when a thread is cleared, replaced or expires, or when the messages of a run
-/// are removed. To make a window, read the [current](Self::current) summary: one whose
-/// [`Covered`](super::Covered) messages are in the thread unchanged. If you edit messages between these two,
-/// [remove](Self::remove) the summary.
+/// The store receives no notice when a thread is cleared, replaced or expires, or when single messages or
+/// those of a run are removed. To make a window, read the [current](Self::current) summary: one whose
+/// [`Covered`](super::Covered) messages are in the thread unchanged. If you edit or remove messages between
+/// these two, for example to redact a message, [remove](Self::remove) the summary.
 #[derive(Clone)]
 pub struct SummaryStore {
     pub(super) store: Arc<dyn KeyValueStore>,
@@ -234,7 +234,8 @@ impl SummaryStore {
     }
 
     /// Removes the summary of a thread and returns `true` if it existed. Also removes a summary that was made
-    /// and not stored yet. Call this when you clear a thread.
+    /// and not stored yet. Call this when you clear a thread, and when you remove a message that the summary
+    /// may describe. Each [view](Self::with_view) has its own summary.
     ///
     /// # Errors
     /// The errors of the store.

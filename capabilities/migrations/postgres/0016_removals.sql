@@ -74,18 +74,28 @@ BEGIN
 END
 $$;
 
--- Removes the messages of pops that were kept long enough, up to a number, and returns how many.
-CREATE FUNCTION larder.sweep_popped(at_most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Removes the messages of pops that were kept long enough, in the order of their ends: up to `rows_max`, and none after
+-- `bytes_max` bytes. Returns true if more may be left that others have not locked.
+CREATE FUNCTION larder.sweep_popped(rows_max bigint, bytes_max bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    gone bigint;
+    p record;
+    gone bigint := 0;
+    gone_bytes bigint := 0;
 BEGIN
-    DELETE FROM larder.popped_messages p USING (
-        SELECT d.namespace, d.thread, d.idempotency_key, d.seq FROM larder.popped_messages d
-        WHERE d.kept_until_ms <= (SELECT larder.now_ms()) ORDER BY d.kept_until_ms LIMIT at_most FOR UPDATE SKIP LOCKED
-    ) d WHERE p.namespace = d.namespace AND p.thread = d.thread AND p.idempotency_key = d.idempotency_key
-        AND p.seq = d.seq;
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    RETURN gone;
+    FOR p IN
+        SELECT d.namespace, d.thread, d.idempotency_key, d.seq, octet_length(d.body) AS bytes
+        FROM larder.popped_messages d
+        WHERE d.kept_until_ms <= (SELECT larder.now_ms()) ORDER BY d.kept_until_ms LIMIT rows_max FOR UPDATE SKIP LOCKED
+    LOOP
+        IF gone_bytes >= bytes_max THEN
+            RETURN true;
+        END IF;
+        DELETE FROM larder.popped_messages d
+        WHERE d.namespace = p.namespace AND d.thread = p.thread AND d.idempotency_key = p.idempotency_key AND d.seq = p.seq;
+        gone := gone + 1;
+        gone_bytes := gone_bytes + p.bytes;
+    END LOOP;
+    RETURN gone = rows_max;
 END
 $$;
 

@@ -177,7 +177,7 @@ impl HistoryProvider for SqliteHistoryProvider {
         let address = self.address(thread);
         let options = write::Append { key, ttl: options.ttl, if_last: options.if_last };
         let job = move |sql: &Connection| write::append(sql, &address, &messages, &options);
-        self.engine.write(OPERATION, job).await
+        self.engine.write(OPERATION, job).await?
     }
 
     async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
@@ -234,7 +234,7 @@ impl HistoryProvider for SqliteHistoryProvider {
     async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
         check_remove(&removal)?;
         let address = self.address(thread);
-        self.engine.write("history.remove", move |sql| removal::remove(sql, &address, &removal)).await
+        self.engine.write("history.remove", move |sql| removal::remove(sql, &address, &removal)).await?
     }
 
     async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {

@@ -8,8 +8,8 @@ use larder_capabilities::verify::{FaultKind, Faults, Verified};
 use larder_kernel::{
     AgentId, AppendOptions, BoardId, BucketName, ChatMessage, CollectionName, Document, DocumentId,
     Embedding, Entity, EntityId, EntityType, IdempotencyKey, Key, KeyValuePutOptions, Metadata, Namespace,
-    NewBoard, NewTask, PutMode, Relationship, RelationshipId, RelationshipType, Replacement, RunId, Seq,
-    StoreSet, TaskId, Thread, Ttl, WorkerId,
+    NewBoard, NewTask, PutMode, Relationship, RelationshipId, RelationshipType, Removal, Replacement, RunId,
+    Seq, StoreSet, TaskId, Thread, Ttl, WorkerId,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -70,6 +70,14 @@ async fn fill_history(stores: &StoreSet) {
     let summary = Replacement::new(Seq::new(1), vec![ChatMessage::user("summary")]).with_seen(Seq::new(2));
     history.replace(&replaced, summary).await.unwrap();
     history.set_ttl(&ending, Some(Ttl::fixed(HOUR))).await.unwrap();
+    // The popped message is kept.
+    let pop = Removal::newest(1).with_idempotency_key(IdempotencyKey::new("pop").unwrap());
+    let by_number = Removal::numbers([Seq::new(1)]);
+    for (session, removal) in
+        [("popped", pop), ("removed", by_number), ("rewound", Removal::after(Seq::new(1)))]
+    {
+        history.remove(&append(session).await, removal).await.unwrap();
+    }
 }
 
 async fn fill_key_value(stores: &StoreSet) {

@@ -76,6 +76,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         subscriptions::idle_subscriptions_cost_one_statement_a_second;
         sweep::an_unused_expired_thread_is_removed_in_parts;
         sweep::a_partially_removed_thread_reads_as_empty;
+        sweep::popped_messages_are_removed_in_parts_of_bounded_size;
         sweep::an_expired_value_is_removed_from_an_idle_bucket;
         sweep::data_in_use_is_removed_next_time;
         sweep::extending_a_time_to_live_does_not_change_the_index;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use larder_capabilities::redis::{Redis, RedisConfig, RedisHistoryProvider};
 use larder_kernel::{
-    AgentId, AppendOptions, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, MessageFilter,
-    Namespace, PageRequest, Replacement, RunId, Seq, Store, Thread, Ttl,
+    AgentId, AppendOptions, ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, IdempotencyKey,
+    MessageFilter, Namespace, PageRequest, Removal, Replacement, RunId, Seq, Store, Thread, Ttl,
 };
 use libtest_mimic::Arguments;
 use redis::aio::MultiplexedConnection;
@@ -33,6 +33,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("who_may_not_write_follows_all_the_same", SERVER, appends::followed_without_a_write),
         trial("the_shortest_append_sees_what_others_did_to_the_thread", SERVER, appends::what_others_did),
         trial("an_expired_thread_frees_its_memory_by_itself", SERVER, an_expired_thread_frees_its_memory),
+        trial("no_call_returns_popped_messages_after_their_end", SERVER, popped_messages_end),
         trial("a_thread_that_holds_nothing_leaves_the_listing_and_returns", SERVER, leaves_and_returns),
         trial("a_fork_dropped_midway_is_forgotten", SERVER, a_fork_dropped_midway),
         trial("large_histories_are_stored_compressed", SERVER, || {
@@ -230,6 +231,25 @@ async fn all_of(plain: &mut MultiplexedConnection, namespace: &str) -> Vec<Strin
     }
     all.push(redis::cmd("GET").arg(part(namespace, "t", "runs")).query_async(plain).await.unwrap());
     all
+}
+
+async fn popped_messages_end() {
+    let (store, namespace) = store(SERVER, "popped").await;
+    let thread = thread("t");
+    let messages = vec![ChatMessage::user("x"); 3];
+    store.append_many(&thread, messages, AppendOptions::default()).await.unwrap();
+    let pop = Removal::newest(2).with_idempotency_key(IdempotencyKey::new("k").unwrap());
+    let first = store.remove(&thread, pop.clone()).await.unwrap();
+    assert_eq!(store.remove(&thread, pop.clone()).await.unwrap(), first);
+    let (mut plain, kept) = (plain_connection().await, part(&namespace, "t", "popped:6b"));
+    let left_ms: i64 = redis::cmd("PTTL").arg(&kept).query_async(&mut plain).await.unwrap();
+    assert!((1..=600_000).contains(&left_ms), "{left_ms}");
+    // Moves the end to the next millisecond.
+    redis::cmd("PEXPIRE").arg(&kept).arg(1).query_async::<()>(&mut plain).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let late = store.remove(&thread, pop).await.unwrap();
+    assert_eq!((late.removed, late.seqs, late.messages.len()), (2, first.seqs, 0));
+    assert_eq!(store.thread_info(&thread).await.unwrap().messages, 1);
 }
 
 async fn an_expired_thread_frees_its_memory() {

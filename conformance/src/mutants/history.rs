@@ -63,6 +63,7 @@ defects! { History;
     the_size_counts_messages_twice: BytesDoubled => ["HIST-032"],
     a_subscription_hides_clears: ClearsHidden => ["HIST-082"],
     idempotency_keys_outlive_an_erasure: KeysOutlive => ["STORE-009"],
+    popped_messages_outlive_an_erasure: PopsOutlive => ["STORE-009"],
     numbers_are_shared_by_all_threads: NumbersShared => ["HIST-006"],
     numbers_are_taken_before_the_commit: CommitsLate => ["HIST-029"],
     text_loses_what_is_not_ascii: TextAscii => ["HIST-001", "HIST-014"],
@@ -82,6 +83,8 @@ struct Memory {
     shift: Mutex<BTreeMap<(Namespace, String, String), i64>>,
     /// The results of idempotency keys, shared by all threads.
     answers: Mutex<BTreeMap<(Namespace, String), Appended>>,
+    /// The results of pops with a key, and their threads.
+    pops: Mutex<BTreeMap<((Namespace, String, String), String), Removed>>,
     /// The threads that were made by a fork.
     forks: Mutex<Vec<(Namespace, String, String)>>,
     /// Written messages that are not yet visible.
@@ -350,7 +353,19 @@ impl HistoryProvider for Wrong {
             RemovalTarget::After(position) => *position = self.asked(&thread, *position),
             _ => {}
         }
+        let pop = removal.idempotency_key.as_ref().map(|key| (self.place_of(&thread), key.to_string()));
+        let pop = pop.filter(|_| self.defect == Defect::PopsOutlive);
+        if let Some(pop) = &pop {
+            let last = self.inner.thread_info(&thread).await?.last;
+            let earlier = lock(&self.memory.pops).get(pop).cloned();
+            if let Some(earlier) = earlier.filter(|earlier| earlier.last.generation() != last.generation()) {
+                return Ok(earlier);
+            }
+        }
         let mut removed = self.inner.remove(&thread, removal).await?;
+        if let Some(pop) = pop {
+            lock(&self.memory.pops).insert(pop, removed.clone());
+        }
         removed.last = self.shown(&thread, removed.last);
         removed.seqs.iter_mut().for_each(|seq| *seq = self.shown(&thread, *seq));
         removed.messages = self.read(&thread, removed.messages);

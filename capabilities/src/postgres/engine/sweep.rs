@@ -136,8 +136,7 @@ async fn part(engine: &Engine) -> Result<Swept> {
         let state = engine.statement(OPERATION, bucket, sweep_bucket).await;
         swept.note(state.map(|(state, gone)| (state > 0, gone, state == 2)))?;
     }
-    let forgotten = engine.statement(OPERATION, &(), |sql, write, ()| sweep_popped(sql, write)).await?;
-    swept.more |= forgotten == ROWS_MAX;
+    swept.more |= engine.statement(OPERATION, &(), |sql, write, ()| sweep_popped(sql, write)).await?;
     swept.more |= swept.met > 0 && threads.len().max(buckets.len()) == PLACES_MAX;
     Ok(swept)
 }
@@ -181,12 +180,12 @@ fn sweep_thread<'c>(
     })
 }
 
-/// Removes the messages of pops that were kept long enough, and returns their number.
-fn sweep_popped(sql: &mut PgConnection, write: Write) -> BoxFuture<'_, Fallible<i64>> {
+/// Removes the messages of pops that were kept long enough, and returns true if more are left.
+fn sweep_popped(sql: &mut PgConnection, write: Write) -> BoxFuture<'_, Fallible<bool>> {
     Box::pin(async move {
         let sweep =
-            sqlx::query_scalar(concat!("SELECT larder.sweep_popped($1) WHERE ", begin_write!("2", "3")));
-        Ok(sweep.bind(ROWS_MAX).bind(write.format).bind(write.commit).fetch_one(sql).await?)
+            sqlx::query_scalar(concat!("SELECT larder.sweep_popped($1, $2) WHERE ", begin_write!("3", "4")));
+        Ok(sweep.bind(ROWS_MAX).bind(BYTES_MAX).bind(write.format).bind(write.commit).fetch_one(sql).await?)
     })
 }
 

@@ -242,6 +242,23 @@ async fn what_a_pop_keeps_is_removed_when_its_time_has_passed() {
 }
 
 #[tokio::test]
+async fn one_step_removes_a_bounded_size_of_popped_messages() {
+    let database = Database::new();
+    let sqlite = database.open().await;
+    let history = sqlite.history(app());
+    write(&history, &thread("large"), 6, None).await;
+    let pop = Removal::newest(6).with_idempotency_key(IdempotencyKey::new("k").unwrap());
+    history.remove(&thread("large"), pop).await.unwrap();
+    let large = "UPDATE popped_messages SET kept_until_ms = 1, body = randomblob(2000000)";
+    database.look().execute(large, []).unwrap();
+    let first = remove_expired(&database.look()).unwrap();
+    let left = database.count("popped_messages");
+    assert!(first.more && (1..6).contains(&left), "{first:?} {left}");
+    sqlite.sweep().await.unwrap();
+    assert_eq!(database.count("popped_messages"), 0);
+}
+
+#[tokio::test]
 async fn a_reader_without_write_access_counts_an_expiry_that_is_not_recorded() {
     let database = Database::new();
     let sqlite = database.open().await;

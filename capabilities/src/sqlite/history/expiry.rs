@@ -23,20 +23,15 @@ pub(crate) fn is_due(sql: &Connection, now_ms: i64) -> Fallible<bool> {
     Ok(statement.query_row([now_ms], |row| row.get(0))?)
 }
 
-/// Records passed expiries as clear events.
+/// Removes the messages of pops that were kept long enough, and records passed expiries as clear events.
 pub(crate) fn remove_expired(sql: &Connection, now_ms: i64) -> Fallible<ExpiryStep> {
     let due: Vec<i64> = sql
         .prepare_cached("SELECT id FROM threads WHERE sweep_ms <= ?1 ORDER BY sweep_ms LIMIT ?2")?
         .query_map([now_ms, length(THREADS_MAX)], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    let forgotten = sql
-        .prepare_cached(
-            "DELETE FROM popped_messages WHERE rowid IN
-                (SELECT rowid FROM popped_messages WHERE kept_until_ms <= ?1 LIMIT ?2)",
-        )?
-        .execute([now_ms, length(THREADS_MAX)])?;
-    let mut step = ExpiryStep { removed: 0, more: due.len() == THREADS_MAX || forgotten == THREADS_MAX };
     let mut room = Room { messages: MESSAGES_MAX, bytes: BYTES_MAX };
+    let forgot_all = room.forget_popped(sql, now_ms)?;
+    let mut step = ExpiryStep { removed: 0, more: due.len() == THREADS_MAX || !forgot_all };
     for id in due {
         let Some(mut row) = ThreadRow::with_id(sql, id)? else { continue };
         if !row.has_expired(now_ms) {
@@ -61,6 +56,40 @@ struct Room {
 }
 
 impl Room {
+    /// Removes the messages of pops that were kept long enough, as many as the allowance covers. Returns true
+    /// if it covers all of them.
+    fn forget_popped(&mut self, sql: &Connection, now_ms: i64) -> Fallible<bool> {
+        let mut statement = sql.prepare_cached(
+            "SELECT rowid, length(body) FROM popped_messages WHERE kept_until_ms <= ?1
+             ORDER BY kept_until_ms",
+        )?;
+        let mut rows = statement.query([now_ms])?;
+        let mut due: Vec<i64> = Vec::new();
+        let covers_all = loop {
+            let Some(row) = rows.next()? else { break true };
+            if self.is_spent() {
+                break false;
+            }
+            due.push(row.get(0)?);
+            self.charge(row.get(1)?);
+        };
+        drop(rows);
+        let mut delete = sql.prepare_cached("DELETE FROM popped_messages WHERE rowid = ?1")?;
+        for rowid in due {
+            delete.execute([rowid])?;
+        }
+        Ok(covers_all)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.messages == 0 || self.bytes <= 0
+    }
+
+    fn charge(&mut self, bytes: i64) {
+        self.messages -= 1;
+        self.bytes -= bytes;
+    }
+
     /// Returns true if the allowance covers the remaining messages of a thread. If not, removes as many as it
     /// covers. The row still counts the removed messages, but the thread has expired and no call returns it.
     fn holds_rest_of(&mut self, sql: &Connection, thread: i64) -> Fallible<bool> {
@@ -69,15 +98,14 @@ impl Room {
         let mut rows = statement.query([thread])?;
         let mut last = None;
         while let Some(row) = rows.next()? {
-            if self.messages == 0 || self.bytes <= 0 {
+            if self.is_spent() {
                 drop(rows);
                 sql.prepare_cached("DELETE FROM messages WHERE thread = ?1 AND seq <= ?2")?
                     .execute((thread, last))?;
                 return Ok(false);
             }
             last = Some(row.get::<_, i64>(0)?);
-            self.messages -= 1;
-            self.bytes -= row.get::<_, i64>(1)?;
+            self.charge(row.get(1)?);
         }
         Ok(true)
     }

@@ -2,7 +2,7 @@
 
 use larder_kernel::limits::POPPED_KEPT_MAX;
 use larder_kernel::storage::history::{check_if_last, check_remove_at, check_removed_bytes};
-use larder_kernel::{Error, ErrorKind, Removal, RemovalTarget, Removed, Seq, StoredMessage};
+use larder_kernel::{Error, ErrorKind, Removal, RemovalTarget, Removed, Result, Seq, StoredMessage};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::failure::{Fallible, corrupt};
@@ -12,20 +12,23 @@ use super::thread::{Address, REMOVED, REWOUND, ThreadRow, expire};
 
 const OPERATION: &str = "history.remove";
 
-pub(super) fn remove(sql: &Connection, address: &Address, removal: &Removal) -> Fallible<Removed> {
+/// A lost condition is the inner error, so that the transaction still commits the clear of an expired thread.
+pub(super) fn remove(sql: &Connection, address: &Address, removal: &Removal) -> Fallible<Result<Removed>> {
     let found = expire(sql, address)?;
     if let Some(row) = &found
         && let Some(first_answer) = repeated(sql, row.id, removal)?
     {
-        return Ok(first_answer.in_generation(row.generation));
+        return Ok(first_answer.map(|answer| answer.in_generation(row.generation)));
     }
     let last = found.as_ref().map_or(Seq::ZERO, ThreadRow::last);
-    check_if_last(OPERATION, removal.if_last, last)?;
-    check_remove_at(removal, last)?;
+    let checked = check_if_last(OPERATION, removal.if_last, last);
+    if let Err(error) = checked.and_then(|()| check_remove_at(removal, last)) {
+        return Ok(Err(error));
+    }
     let mut row = match found {
         Some(row) => row,
         // Only a key must be remembered.
-        None if removal.idempotency_key.is_none() => return Ok(Removed::new(0, Seq::ZERO)),
+        None if removal.idempotency_key.is_none() => return Ok(Ok(Removed::new(0, Seq::ZERO))),
         None => ThreadRow::make(sql, address)?,
     };
     let removed = match &removal.target {
@@ -33,11 +36,11 @@ pub(super) fn remove(sql: &Connection, address: &Address, removal: &Removal) -> 
         _ => take(sql, &mut row, removal)?,
     };
     remember(sql, row.id, removal, &removed)?;
-    Ok(removed.in_generation(row.generation))
+    Ok(Ok(removed.in_generation(row.generation)))
 }
 
-/// Returns the first result of a removal with this key, if the removal is the same.
-fn repeated(sql: &Connection, thread: i64, removal: &Removal) -> Fallible<Option<Removed>> {
+/// Returns the first result of a removal with this key, or a conflict if it was another removal.
+fn repeated(sql: &Connection, thread: i64, removal: &Removal) -> Fallible<Option<Result<Removed>>> {
     let Some(key) = &removal.idempotency_key else { return Ok(None) };
     let mut statement = sql.prepare_cached(
         "SELECT digest, removed, last_seq, seqs FROM removal_keys WHERE thread = ?1 AND idempotency_key = ?2",
@@ -50,7 +53,7 @@ fn repeated(sql: &Connection, thread: i64, removal: &Removal) -> Fallible<Option
     let Some((digest, removed, last, seqs)) = found else { return Ok(None) };
     if digest != removal.digest() {
         let message = "the idempotency key was used for another removal; use a new key";
-        return Err(Error::new(ErrorKind::Conflict, OPERATION, message).into());
+        return Ok(Some(Err(Error::new(ErrorKind::Conflict, OPERATION, message))));
     }
     let mut statement = sql.prepare_cached(
         "SELECT seq, body FROM popped_messages
@@ -62,7 +65,7 @@ fn repeated(sql: &Connection, thread: i64, removal: &Removal) -> Fallible<Option
         messages.push(stored(row)?);
     }
     let answer = Removed::new(count(removed)?, Seq::new(last)).with_seqs(numbers(&seqs)?);
-    Ok(Some(answer.with_messages(messages)))
+    Ok(Some(Ok(answer.with_messages(messages))))
 }
 
 /// Removes every message after a number.

@@ -222,6 +222,41 @@ async fn an_expiry_is_a_clear_that_use_postpones() {
     assert_eq!(store.append(&thread(), text("c")).await.unwrap().get(), 1);
 }
 
+/// Otherwise each lost call would delete all messages of the thread again.
+#[tokio::test]
+async fn a_lost_condition_records_the_expiry() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let key = IdempotencyKey::new("k").unwrap();
+    let append = |options| (Some(options), None);
+    let remove = |removal| (None, Some(removal));
+    let beyond = || Some(Seq::new(9));
+    let calls = [
+        append(AppendOptions::default().with_if_last(beyond())),
+        append(AppendOptions::default().with_idempotency_key(key.clone())),
+        remove(Removal::newest(1).with_if_last(beyond())),
+        remove(Removal::after(Seq::new(9))),
+        remove(Removal::newest(1).with_idempotency_key(key.clone())),
+    ];
+    for (number, call) in calls.into_iter().enumerate() {
+        let thread = Thread::new("agent", &number.to_string()).unwrap();
+        let brief = AppendOptions::default().with_ttl(Ttl::fixed(Duration::from_millis(1)));
+        let first = AppendOptions::default().with_idempotency_key(key.clone());
+        store.append_many(&thread, vec![text("a"), text("b")], first).await.unwrap();
+        store.remove(&thread, Removal::newest(2).with_idempotency_key(key.clone())).await.unwrap();
+        store.append_many(&thread, vec![text("c")], brief).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let error = match call {
+            (Some(options), _) => store.append_many(&thread, vec![text("d")], options).await.unwrap_err(),
+            (_, removal) => store.remove(&thread, removal.unwrap()).await.unwrap_err(),
+        };
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{number}");
+        let count = "SELECT count(*) FROM messages";
+        let left = store.engine.read("test.count", |sql| Ok(sql.query_row(count, [], |row| row.get(0))?));
+        assert_eq!(left.await.unwrap(), 0_i64, "{number}");
+    }
+}
+
 #[tokio::test]
 async fn a_listing_does_not_visit_threads_that_were_emptied() {
     let folder = TempDir::new().unwrap();

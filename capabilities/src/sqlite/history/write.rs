@@ -21,21 +21,23 @@ pub(super) struct Append {
     pub(super) if_last: Option<Seq>,
 }
 
+/// A lost condition is the inner error, as in [`replace`].
 pub(super) fn append(
     sql: &Connection,
     address: &Address,
     messages: &[Encoded],
     options: &Append,
-) -> Fallible<Appended> {
+) -> Fallible<Result<Appended>> {
     let found = expire(sql, address)?;
     if let (Some(row), Some((key, digest))) = (&found, &options.key)
         && let Some(first_answer) = repeated(sql, row.id, key, digest)?
     {
-        return Ok(first_answer.in_generation(row.generation));
+        return Ok(first_answer.map(|answer| answer.in_generation(row.generation)));
     }
-    // The error undoes the clear of an expired thread. A later call records it with the same number.
     let last = found.as_ref().map_or(Seq::ZERO, ThreadRow::last);
-    check_if_last("history.append_many", options.if_last, last)?;
+    if let Err(error) = check_if_last("history.append_many", options.if_last, last) {
+        return Ok(Err(error));
+    }
     let mut row = found.map_or_else(|| ThreadRow::make(sql, address), Ok)?;
     let first = row.last_seq + 1;
     let mut insert = sql.prepare_cached(INSERT)?;
@@ -68,34 +70,32 @@ pub(super) fn append(
         )?;
         statement.execute(params![row.id, key.as_str(), digest, first, row.last_seq])?;
     }
-    Ok(Appended::new(row.seq(first), row.last()))
+    Ok(Ok(Appended::new(row.seq(first), row.last())))
 }
 
-/// Returns the first result of an append with this key, if the messages are the same.
+/// Returns the first result of an append with this key, or a conflict if its messages were different.
 fn repeated(
     sql: &Connection,
     thread: i64,
     key: &IdempotencyKey,
     digest: &[u8; 32],
-) -> Fallible<Option<Appended>> {
+) -> Fallible<Option<Result<Appended>>> {
     let mut statement = sql.prepare_cached(
         "SELECT digest, first_seq, last_seq FROM append_keys WHERE thread = ?1 AND idempotency_key = ?2",
     )?;
     let found: Option<([u8; 32], i64, i64)> = statement
         .query_row(params![thread, key.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
-    match found {
-        None => Ok(None),
-        Some((first_digest, first, last)) if first_digest == *digest => {
-            Ok(Some(Appended::new(Seq::new(first), Seq::new(last))))
+    Ok(found.map(|(first_digest, first, last)| {
+        if first_digest == *digest {
+            return Ok(Appended::new(Seq::new(first), Seq::new(last)));
         }
-        Some(_) => Err(Error::new(
+        Err(Error::new(
             ErrorKind::Conflict,
             "history.append_many",
             "the idempotency key was used for different messages; use a new key",
-        )
-        .into()),
-    }
+        ))
+    }))
 }
 
 pub(super) fn clear_run(sql: &Connection, row: &mut ThreadRow, run: &RunId) -> Fallible<u64> {

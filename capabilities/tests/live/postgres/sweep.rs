@@ -5,8 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use larder_kernel::{
-    AppendOptions, BucketName, ChatMessage, HistoryEventKind, HistoryProvider, HistoryProviderExt, Key,
-    KeyValueEventKind, KeyValuePutOptions, KeyValueStore, Namespace, Revision, Seq, Thread, Ttl,
+    AppendOptions, BucketName, ChatMessage, HistoryEventKind, HistoryProvider, HistoryProviderExt,
+    IdempotencyKey, Key, KeyValueEventKind, KeyValuePutOptions, KeyValueStore, Namespace, Removal, Revision,
+    Seq, Thread, Ttl,
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -96,6 +97,36 @@ pub(crate) async fn a_partially_removed_thread_reads_as_empty() {
         let next = history.append(&gone, ChatMessage::user("again")).await.unwrap();
         assert_eq!(next.get(), i64::try_from(MANY).unwrap() + 2);
         assert_eq!(count(&mut admin, "messages").await, 1);
+        postgres.close().await;
+    })
+    .await;
+}
+
+/// A statement that removed all of them could exceed the time limit of a call every time.
+pub(crate) async fn popped_messages_are_removed_in_parts_of_bounded_size() {
+    with_database("sweep_popped", async |url: String| {
+        let postgres = open(&url).await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let history = postgres.history(app());
+        write(&history, &thread("popped"), 20, None).await;
+        let pop = Removal::newest(10).with_idempotency_key(IdempotencyKey::new("k").unwrap());
+        let first = history.remove(&thread("popped"), pop.clone()).await.unwrap();
+        assert_eq!(first.messages.len(), 10);
+        assert_eq!(postgres.sweep().await.unwrap(), 0);
+        assert_eq!(count(&mut admin, "popped_messages").await, 10);
+        run(&mut admin, "UPDATE larder.popped_messages SET kept_until_ms = 1, body = repeat('x', 9)::bytea")
+            .await;
+        // The time has passed, and nothing has removed the messages yet.
+        let late = history.remove(&thread("popped"), pop).await.unwrap();
+        assert_eq!((late.removed, late.seqs, late.messages.len()), (10, first.seqs, 0));
+        for (rows_max, bytes_max, more, left) in [(9, 10, true, 8), (3, 1_000, true, 5), (9, 1, true, 4)] {
+            let sweep = format!("SELECT larder.sweep_popped({rows_max}, {bytes_max})");
+            let found: bool = sqlx::query_scalar(AssertSqlSafe(sweep)).fetch_one(&mut admin).await.unwrap();
+            assert_eq!((found, count(&mut admin, "popped_messages").await), (more, left));
+        }
+        assert_eq!(postgres.sweep().await.unwrap(), 0);
+        assert_eq!(count(&mut admin, "popped_messages").await, 0);
+        assert_eq!(count(&mut admin, "messages").await, 10);
         postgres.close().await;
     })
     .await;

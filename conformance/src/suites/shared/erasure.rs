@@ -5,8 +5,8 @@ use futures_util::StreamExt;
 use larder_kernel::{
     AppendOptions, BlobBody, BlobCondition, BlobKey, BlobPutOptions, BoardId, BucketName, ChatMessage,
     CollectionName, Contract, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
-    HistoryEventKind, IdempotencyKey, Key, KeyValueEventKind, KeyValueStoreExt, NewBoard, PutMode, Revision,
-    Seq, Thread, UpsertReport,
+    HistoryEventKind, HistoryProvider, HistoryProviderExt, IdempotencyKey, Key, KeyValueEventKind,
+    KeyValueStoreExt, NewBoard, PutMode, Removal, RequestOption, Revision, Seq, Thread, UpsertReport,
 };
 
 use super::probe::{dump, populate, store};
@@ -125,6 +125,23 @@ async fn talk(stores: &StoreSet, text: &str) -> CaseResult {
     };
     expect::equal("the first event of the thread", &said, &text.to_owned())?;
     store.clear(&thread).await?;
+    pop(store, text).await
+}
+
+/// Pops the only message of a thread with a key. A store that remembers the key or its messages returns
+/// others.
+async fn pop(store: &dyn HistoryProvider, text: &str) -> CaseResult {
+    if !store.options().has(RequestOption::RemoveIdempotencyKey) {
+        return Ok(());
+    }
+    let thread = Thread::new("agent", "second")?;
+    store.append(&thread, ChatMessage::user(text)).await?;
+    let pop = Removal::newest(1).with_idempotency_key(IdempotencyKey::new("popped")?);
+    for what in ["the popped messages", "the messages of the repeated pop"] {
+        let popped = store.remove(&thread, pop.clone()).await?.messages;
+        let texts: Vec<&str> = popped.iter().map(|stored| &*stored.message.text).collect();
+        expect::equal(what, &texts, &vec![text])?;
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The removal of single messages: by number, after a position, and from the end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use larder_kernel::check::size;
 use larder_kernel::limits::POPPED_KEPT_MAX;
@@ -22,6 +22,8 @@ pub(super) struct Removals {
     /// The digest and the result, without messages.
     answers: HashMap<IdempotencyKey, ([u8; 32], Removed)>,
     popped: HashMap<IdempotencyKey, Popped>,
+    /// The keys of `popped`, in the order of their ends: every access to the thread looks for the first.
+    popped_by_end: BTreeSet<(i64, IdempotencyKey)>,
 }
 
 /// The messages of a pop.
@@ -39,7 +41,22 @@ impl Removals {
 
     /// Returns the time at which the first messages are no longer kept.
     pub(super) fn expires_at_ms(&self) -> Option<i64> {
-        self.popped.values().map(|popped| popped.kept_until_ms).min()
+        self.popped_by_end.first().map(|(kept_until_ms, _)| *kept_until_ms)
+    }
+
+    fn keep(&mut self, key: &IdempotencyKey, popped: Popped) {
+        self.popped_by_end.insert((popped.kept_until_ms, key.clone()));
+        self.popped.insert(key.clone(), popped);
+    }
+
+    /// Drops the messages that are not kept at a time, or all messages, and returns their quota shares.
+    fn forget(&mut self, now_ms: Option<i64>) -> u64 {
+        let mut freed = 0;
+        while self.expires_at_ms().is_some_and(|end_ms| now_ms.is_none_or(|now_ms| end_ms <= now_ms)) {
+            let Some((_, key)) = self.popped_by_end.pop_first() else { break };
+            freed += self.popped.remove(&key).map_or(0, |popped| popped.held);
+        }
+        freed
     }
 
     /// Returns the messages of a pop that are still kept.
@@ -158,18 +175,55 @@ impl ThreadState {
             backend.count(held);
             self.held += held;
             let kept_until_ms = deadline_ms(now_ms, POPPED_KEPT_MAX);
-            self.removals.popped.insert(key.clone(), Popped { kept_until_ms, messages, held });
+            self.removals.keep(key, Popped { kept_until_ms, messages, held });
         }
     }
 
     /// Drops the messages of pops: all messages, or the ones that were kept long enough.
     pub(super) fn forget_popped(&mut self, backend: &MemoryBackend, now_ms: Option<i64>) {
-        let mut freed = 0;
-        self.removals.popped.retain(|_, popped| {
-            let stays = now_ms.is_some_and(|now_ms| now_ms < popped.kept_until_ms);
-            freed += if stays { 0 } else { popped.held };
-            stays
-        });
+        let freed = self.removals.forget(now_ms);
         self.release(backend, freed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_kernel::{ChatMessage, Thread};
+
+    use super::super::Record;
+    use super::*;
+
+    const KEPT_MS: i64 = 600_000;
+
+    fn popping(key: &str) -> Removal {
+        Removal::newest(1).with_idempotency_key(IdempotencyKey::new(key).unwrap())
+    }
+
+    #[test]
+    fn popped_messages_are_dropped_in_the_order_of_their_ends() {
+        let backend = MemoryBackend::new();
+        let thread = Thread::new("agent", "session").unwrap();
+        let mut state = ThreadState::new(OPERATION, &backend, &thread).unwrap();
+        state.append(OPERATION, &backend, vec![ChatMessage::user("text"); 4], None).unwrap();
+        // The clock is set back twice.
+        let pops = [("a", 3_000), ("b", 1_000), ("c", 4_000), ("d", 2_000)];
+        for (key, now_ms) in pops {
+            assert_eq!(state.remove(&backend, &popping(key), now_ms).unwrap().messages.len(), 1);
+        }
+        for (key, now_ms) in [("b", 1_000), ("d", 2_000), ("a", 3_000), ("c", 4_000)] {
+            let end = now_ms + KEPT_MS;
+            assert_eq!(state.expires_at_ms(), Some(end));
+            state.expire(&backend, end - 1);
+            assert_eq!(state.remove(&backend, &popping(key), end - 1).unwrap().messages.len(), 1);
+            // No call returns the messages, whether or not they are already dropped.
+            let late = state.remove(&backend, &popping(key), end).unwrap();
+            assert_eq!((late.removed, late.seqs.len(), late.messages.len()), (1, 1, 0));
+            let before = state.held();
+            state.expire(&backend, end);
+            assert!(state.held() < before);
+            assert_eq!(state.remove(&backend, &popping(key), end - 1).unwrap().messages.len(), 0);
+        }
+        assert_eq!((state.expires_at_ms(), state.removals.popped.len()), (None, 0));
+        assert_eq!(backend.bytes(), state.held());
     }
 }

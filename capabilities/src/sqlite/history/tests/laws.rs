@@ -1,7 +1,7 @@
 //! The cost of calls as a thread grows, counted in SQLite's instructions.
 
 use super::super::thread::Address;
-use super::super::{read, write};
+use super::super::{read, removal, write};
 use super::*;
 use crate::sqlite::engine::ReadBudget;
 use crate::sqlite::tests::Counting;
@@ -12,8 +12,10 @@ const LENGTHS: [u32; 3] = [100, 10_000, 1_000_000];
 const WINDOW: usize = 50;
 
 /// The instructions of one call in a thread of each length.
+#[derive(Default)]
 struct Costs {
     append: Vec<u64>,
+    pop: Vec<u64>,
     tail: Vec<u64>,
     page: Vec<u64>,
     info: Vec<u64>,
@@ -25,7 +27,7 @@ async fn costs() -> Costs {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let counting = Counting::open(&folder.path().join("larder.db"));
-    let mut costs = Costs { append: vec![], tail: vec![], page: vec![], info: vec![], passing_by: vec![] };
+    let mut costs = Costs::default();
     for length in LENGTHS {
         let thread = Thread::new("agent", format!("of {length}")).unwrap();
         for first in (0..length).step_by(1_000) {
@@ -43,6 +45,8 @@ async fn costs() -> Costs {
         let message = Encoded::all("test.append", &[text("one more")]).unwrap();
         let options = write::Append::default();
         costs.append.push(counting.of(|sql| write::append(sql, &address, &message, &options)));
+        let pop = Removal::newest(1);
+        costs.pop.push(counting.of(|sql| removal::remove(sql, &address, &pop)));
     }
     costs
 }
@@ -54,9 +58,10 @@ fn is_flat(costs: &[u64]) -> bool {
 }
 
 #[tokio::test]
-async fn the_cost_of_appends_and_windows_is_independent_of_thread_length() {
+async fn the_cost_of_appends_pops_and_windows_is_independent_of_thread_length() {
     let costs = costs().await;
     assert!(is_flat(&costs.append), "append: {:?}", costs.append);
+    assert!(is_flat(&costs.pop), "pop: {:?}", costs.pop);
     assert!(is_flat(&costs.tail), "tail: {:?}", costs.tail);
     assert!(is_flat(&costs.page), "page: {:?}", costs.page);
     assert!(is_flat(&costs.info), "info: {:?}", costs.info);
