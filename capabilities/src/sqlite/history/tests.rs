@@ -252,8 +252,9 @@ async fn a_lost_condition_records_the_expiry() {
         };
         assert_eq!(error.kind(), ErrorKind::Conflict, "{number}");
         let count = "SELECT count(*) FROM messages";
-        let left = store.engine.read("test.count", |sql| Ok(sql.query_row(count, [], |row| row.get(0))?));
-        assert_eq!(left.await.unwrap(), 0_i64, "{number}");
+        let left =
+            store.engine.read("test.count", |sql| Ok(sql.query_row(count, [], |row| row.get::<_, i64>(0))?));
+        assert_eq!(left.await.unwrap(), 0, "{number}");
     }
 }
 
