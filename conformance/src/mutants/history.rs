@@ -77,6 +77,9 @@ defects! { History;
         ["HIST-100", "HIST-101", "HIST-102", "HIST-103", "HIST-104", "HIST-105", "HIST-111", "HIST-127"],
 }
 
+/// A thread, and the idempotency key of a pop of its messages.
+type Pop = ((Namespace, String, String), String);
+
 #[derive(Default)]
 struct Memory {
     /// The difference between the inner numbers of a thread and the wrong ones.
@@ -84,7 +87,7 @@ struct Memory {
     /// The results of idempotency keys, shared by all threads.
     answers: Mutex<BTreeMap<(Namespace, String), Appended>>,
     /// The results of pops with a key, and their threads.
-    pops: Mutex<BTreeMap<((Namespace, String, String), String), Removed>>,
+    pops: Mutex<BTreeMap<Pop, Removed>>,
     /// The threads that were made by a fork.
     forks: Mutex<Vec<(Namespace, String, String)>>,
     /// Written messages that are not yet visible.
