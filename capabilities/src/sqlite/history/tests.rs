@@ -239,7 +239,7 @@ async fn a_lost_condition_records_the_expiry() {
         remove(Removal::newest(1).with_idempotency_key(key.clone())),
     ];
     for (number, call) in calls.into_iter().enumerate() {
-        let thread = Thread::new("agent", &number.to_string()).unwrap();
+        let thread = Thread::new("agent", number.to_string()).unwrap();
         let brief = AppendOptions::default().with_ttl(Ttl::fixed(Duration::from_millis(1)));
         let first = AppendOptions::default().with_idempotency_key(key.clone());
         store.append_many(&thread, vec![text("a"), text("b")], first).await.unwrap();
