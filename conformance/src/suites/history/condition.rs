@@ -165,12 +165,12 @@ pub(super) async fn of_concurrent_appends_on_one_number_one_succeeds(context: Co
             })
             .await?;
             let (won, lost): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
-            let won = won.into_iter().collect::<Result<Vec<_>, _>>()?;
-            let numbers: Vec<i64> = won.iter().map(|appended| appended.last.get()).collect();
-            expect::equal("the numbers of the successful appends", &numbers, &vec![end.get() + 1])?;
             for answer in lost {
                 conflict("a writer that lost", answer)?;
             }
+            let won = won.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let numbers: Vec<i64> = won.iter().map(|appended| appended.last.get()).collect();
+            expect::equal("the numbers of the successful appends", &numbers, &vec![end.get() + 1])?;
         }
         let messages = stores.b.thread_info(&thread).await?.messages;
         expect::equal("the messages", &messages, &larder_kernel::check::size(texts.len() + 4))?;
