@@ -13,8 +13,8 @@ const TURNS: [usize; 3] = [10, 100, 1_000];
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     put: Counts,
-    get: Counts,
-    history: Counts,
+    /// The costs of `get` and of `history`, in the turns around those that are printed.
+    reads: Option<(Counts, Counts)>,
 }
 
 /// Writes and reads 1,010 turns of a thread, and returns the cost of each.
@@ -32,14 +32,18 @@ async fn costs(turn: impl Fn(NewCheckpoint, usize, usize) -> NewCheckpoint, pend
             checkpoints.put_writes(&namespace, &id, vec![write]).await.unwrap();
         }
         let put = store.take();
-        assert!(checkpoints.get(&namespace, Some(&id)).await.unwrap().is_some());
-        let get = store.take();
-        let history = checkpoints.history(&namespace, &id, &["log"]).await.unwrap();
-        if pending && number > 1 {
-            let expected = if since == 0 { DELTAS + 1 } else { since };
-            assert_eq!(history["log"].writes.len(), expected);
+        let mut cost = Turn { put, reads: None };
+        if TURNS.iter().any(|turn| number.abs_diff(*turn) <= 5) {
+            assert!(checkpoints.get(&namespace, Some(&id)).await.unwrap().is_some());
+            let get = store.take();
+            if pending {
+                let history = checkpoints.history(&namespace, &id, &["log"]).await.unwrap();
+                let expected = if since == 0 { DELTAS + 1 } else { since };
+                assert_eq!(history["log"].writes.len(), expected);
+            }
+            cost.reads = Some((get, store.take()));
         }
-        costs.push(Turn { put, get, history: store.take() });
+        costs.push(cost);
         parent = Some(id);
     }
     costs
@@ -47,7 +51,8 @@ async fn costs(turn: impl Fn(NewCheckpoint, usize, usize) -> NewCheckpoint, pend
 
 fn print(name: &str, costs: &[Turn]) {
     for number in TURNS {
-        let Turn { put, get, history } = costs[number - 1];
+        let Turn { put, reads } = costs[number - 1];
+        let (get, history) = reads.unwrap();
         println!(
             "{name}, turn {number}: put {} calls, {} bytes written, {} read; get {} calls, {} bytes read; \
              history {} calls, {} bytes read",
@@ -76,10 +81,12 @@ async fn a_turn_with_deltas_and_values_of_constant_size_costs_the_same_at_any_nu
     let costs = costs(turn, false).await;
     print("deltas", &costs);
     for turn in &costs[1..] {
-        assert_eq!((turn.put.calls, turn.get.calls), (2, 3));
+        assert_eq!(turn.put.calls, 2);
         // The unchanged channel is not written again.
         assert!(turn.put.written < 9_000, "{turn:?}");
-        assert!(turn.get.read < 25_000, "{turn:?}");
+        if let Some((get, _)) = turn.reads {
+            assert!(get.calls == 3 && get.read < 25_000, "{turn:?}");
+        }
     }
     let (early, late) = (interval(&costs, 110), interval(&costs, 1_010));
     println!("bytes written from one value to the next: {early} until turn 110, {late} until turn 1,010");
@@ -96,8 +103,10 @@ async fn the_history_of_a_pending_channel_costs_the_same_at_any_number_of_turns(
     let costs = costs(turn, true).await;
     print("pending writes", &costs);
     for turn in &costs[2..] {
-        assert_eq!((turn.put.calls, turn.get.calls, turn.history.calls), (3, 3, 4));
-        assert!(turn.put.written < 4_000 && turn.history.read < 100_000, "{turn:?}");
+        assert!(turn.put.calls == 3 && turn.put.written < 4_000, "{turn:?}");
+        if let Some((get, history)) = turn.reads {
+            assert!((get.calls, history.calls) == (3, 4) && history.read < 100_000, "{turn:?}");
+        }
     }
 }
 

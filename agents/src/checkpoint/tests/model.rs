@@ -14,9 +14,9 @@ use crate::checkpoint::{
 };
 
 /// The number of sequences.
-const SEQUENCES: u64 = 40;
+const SEQUENCES: u64 = 16;
 /// The number of calls of each sequence.
-const CALLS: usize = 120;
+const CALLS: usize = 90;
 
 /// A checkpoint of the model.
 #[derive(Debug, Clone)]
