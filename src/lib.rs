@@ -36,7 +36,7 @@ pub use vectors::Vectors;
 
 #[cfg(feature = "toolkit")]
 pub use larder_agents::{
-    compaction, context, model, retrieval, scope, session, tokens, transcript, workflow,
+    checkpoint, compaction, context, model, retrieval, scope, session, tokens, transcript, workflow,
 };
 pub use larder_agents::{layers, storage as memory, transfer};
 #[cfg(any(feature = "sqlite", all(feature = "fs", unix)))]

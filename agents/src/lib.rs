@@ -2,6 +2,7 @@
 //!
 //! - [`storage`] implements the contracts in memory: for tests, for programs with temporary data, and as the
 //!   reference for every other backend.
+//! - [`checkpoint`] keeps the state of a run after each turn, for runtimes that resume, branch and rewind.
 //! - [`retrieval`] searches for documents that differ from each other.
 //! - [`session`] keeps conversations with a system prompt, hints and a profile that limits the part the model
 //!   sees.
@@ -29,6 +30,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "toolkit")]
+pub mod checkpoint;
 #[cfg(feature = "toolkit")]
 pub mod compaction;
 #[cfg(feature = "toolkit")]

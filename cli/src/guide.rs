@@ -17,6 +17,7 @@ pages! {
     key_value = "contracts/key-value.md";
     chat = "cookbook/chat.md";
     documents = "cookbook/documents.md";
+    checkpoints = "cookbook/checkpoints.md";
     tool_calls = "cookbook/tool-calls.md";
     counter = "cookbook/counter.md";
     run_twice = "cookbook/run-twice.md";

@@ -1,6 +1,8 @@
 //! Tests that need no server, under Rust's test harness.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[cfg(feature = "toolkit")]
+mod checkpoints;
 mod defaults;
 #[cfg(feature = "full")]
 mod diagnose;

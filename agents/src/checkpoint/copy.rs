@@ -1,0 +1,219 @@
+//! Copying a thread.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::{
+    Error, ErrorKind, Key, KeyValueItem, KeyValueQuery, KeyValueWrite, PageRequest, Result, check,
+};
+
+use super::checkpointer::Checkpointer;
+use super::guard::Guard;
+use super::keys::{self, WriteKey};
+use super::put::unchanged;
+use super::read::read_info;
+use super::record::{HeadRecord, InfoRecord, VERSION, corrupt, encode};
+use super::thread::{CheckpointId, CheckpointNamespace, CheckpointThread};
+use super::writes::blob_of;
+
+const OPERATION: &str = "checkpoint.copy";
+
+fn source_changed() -> Error {
+    let message = "the source was pruned or deleted during the copy; delete the target and copy again";
+    Error::new(ErrorKind::Conflict, OPERATION, message).with_field("source")
+}
+
+fn target_taken() -> Error {
+    let message = "the target has checkpoints; delete them, or copy to another thread";
+    Error::new(ErrorKind::Conflict, OPERATION, message).with_field("target")
+}
+
+impl Checkpointer {
+    /// Copies all namespaces of a thread, with their checkpoints and pending writes, to a thread that has no
+    /// such namespaces, and returns the number of checkpoints. The copies keep their ids, and both threads
+    /// are independent.
+    ///
+    /// Checkpoints that are written to the source during the copy may be missing in the target, with their
+    /// descendants. No writer can use a namespace of the target until it is complete, and its checkpoints
+    /// appear last.
+    ///
+    /// # Errors
+    /// `InvalidInput` if both threads are the same. `Conflict` for the field `target` if the target has one
+    /// of the namespaces, and for the field `source` if the source was pruned or deleted at the same time.
+    /// After another error than the first two, delete the target before the next attempt.
+    ///
+    /// # Cancellation
+    /// The target is incomplete, and writers get `Conflict`: delete it before the next attempt. Blobs that
+    /// nothing names may remain.
+    ///
+    /// # Complexity
+    /// O(bytes of the thread), in steps of up to 1,000 keys and 16 MiB. Blobs are copied within their store.
+    pub async fn copy(&self, source: &CheckpointThread, target: &CheckpointThread) -> Result<u64> {
+        if source == target {
+            return Err(Error::invalid(OPERATION, "target", "is the source; pass another thread"));
+        }
+        let namespaces = self.namespaces(source).await?;
+        let targets: Vec<CheckpointNamespace> =
+            namespaces.iter().map(|namespace| namespace.of_thread(target)).collect();
+        let closed = HeadRecord { version: VERSION, number: 0, last: None, closed: true };
+        let head = encode(OPERATION, &closed)?;
+        let mut guards = Vec::new();
+        // The target belongs to this copy from the first step on, in which it takes up to 1,000 namespaces.
+        for targets in targets.chunks(Guard::WRITES_MAX) {
+            let claim = |target| Ok(KeyValueWrite::put(keys::head(target)?, head.clone(), unchanged(None)));
+            let claims = targets.iter().map(claim).collect::<Result<Vec<KeyValueWrite>>>()?;
+            let claimed = self.store.write(&target.bucket, claims).await.map_err(|error| {
+                if error.kind() == ErrorKind::Conflict {
+                    target_taken()
+                } else {
+                    error.in_operation(OPERATION)
+                }
+            })?;
+            for (target, revision) in targets.iter().zip(claimed) {
+                let revision = revision.ok_or_else(|| corrupt(OPERATION))?;
+                guards.push(self.guard_at(OPERATION, target, closed.clone(), revision));
+            }
+        }
+        let mut count = 0;
+        for (namespace, guard) in namespaces.iter().zip(guards) {
+            count += self.copy_namespace(namespace, target, guard).await?;
+        }
+        Ok(count)
+    }
+
+    async fn copy_namespace(
+        &self,
+        source: &CheckpointNamespace,
+        target: &CheckpointThread,
+        mut guard: Guard<'_>,
+    ) -> Result<u64> {
+        // The descriptions are read first, because everything that they name exists then.
+        let query = KeyValueQuery::prefix(keys::infos(source)).with_values();
+        let items = self.entries(OPERATION, &source.thread.bucket, &query).await?;
+        let infos = items.iter().map(|item| read_info(OPERATION, source, item));
+        let infos = infos.collect::<Result<BTreeMap<CheckpointId, InfoRecord>>>()?;
+        self.copy_values(source, target, &infos, &mut guard).await?;
+        self.copy_writes(source, target, &infos, &mut guard).await?;
+        let mut writes = Vec::new();
+        for (id, info) in &infos {
+            if let Some(parent) = info.parent.as_ref().filter(|_| !info.hidden) {
+                writes.push(KeyValueWrite::put(keys::child(source, parent, id)?, "", Default::default()));
+            }
+        }
+        for item in items {
+            writes.push(same(item)?);
+        }
+        taken_over(guard.steps(writes).await?)?;
+        guard.head.closed = false;
+        guard.head.number = infos.values().map(|info| info.number).max().unwrap_or_default();
+        taken_over(guard.step(Vec::new()).await?)?;
+        Ok(check::size(infos.values().filter(|info| !info.hidden).count()))
+    }
+
+    async fn copy_values(
+        &self,
+        source: &CheckpointNamespace,
+        target: &CheckpointThread,
+        infos: &BTreeMap<CheckpointId, InfoRecord>,
+        guard: &mut Guard<'_>,
+    ) -> Result<()> {
+        let (mut expected, mut blobs) = (BTreeSet::new(), BTreeSet::new());
+        for value in infos.values().flat_map(InfoRecord::values) {
+            expected.extend(value.keys(source)?);
+            blobs.extend(value.blob.clone());
+        }
+        let mut after: Option<Key> = None;
+        loop {
+            let (items, next) = self.page_of(source, keys::values(source), after).await?;
+            let mut writes = Vec::new();
+            for item in items {
+                if expected.remove(&item.key) {
+                    writes.push(same(item)?);
+                }
+            }
+            taken_over(guard.steps(writes).await?)?;
+            match next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        if !expected.is_empty() {
+            return Err(source_changed());
+        }
+        self.copy_blobs(source.thread(), target, blobs).await
+    }
+
+    async fn copy_writes(
+        &self,
+        source: &CheckpointNamespace,
+        target: &CheckpointThread,
+        infos: &BTreeMap<CheckpointId, InfoRecord>,
+        guard: &mut Guard<'_>,
+    ) -> Result<()> {
+        let mut after: Option<Key> = None;
+        loop {
+            let (items, next) = self.page_of(source, keys::all_writes(source), after).await?;
+            let (mut writes, mut blobs) = (Vec::new(), BTreeSet::new());
+            for item in items {
+                let key = WriteKey::read(source, &item.key).ok_or_else(|| corrupt(OPERATION))?;
+                if !infos.contains_key(&key.id) {
+                    continue;
+                }
+                if let (Some(0), Some(value)) = (key.part, &item.value) {
+                    blobs.extend(blob_of(OPERATION, value)?);
+                }
+                writes.push(same(item)?);
+            }
+            self.copy_blobs(source.thread(), target, blobs).await?;
+            taken_over(guard.steps(writes).await?)?;
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Returns a page of entries with their values.
+    async fn page_of(
+        &self,
+        source: &CheckpointNamespace,
+        prefix: String,
+        after: Option<Key>,
+    ) -> Result<(Vec<KeyValueItem>, Option<Key>)> {
+        let query = KeyValueQuery::prefix(prefix).with_values();
+        let page = PageRequest::first(PAGE_ITEMS_MAX).with_after(after);
+        let page = self.store.list_entries(&source.thread.bucket, &query, page).await;
+        let page = page.map_err(|error| error.in_operation(OPERATION))?;
+        Ok((page.items, page.next))
+    }
+
+    async fn copy_blobs(
+        &self,
+        source: &CheckpointThread,
+        target: &CheckpointThread,
+        names: BTreeSet<String>,
+    ) -> Result<()> {
+        for name in names {
+            let Some(blobs) = &self.blobs else {
+                let message = "a value of the source is in a blob store; open the checkpoints with it";
+                return Err(Error::new(ErrorKind::Unsupported, OPERATION, message));
+            };
+            match blobs.copy(&source.blob(&name)?, &target.blob(&name)?).await {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => return Err(source_changed()),
+                Err(error) => return Err(error.in_operation(OPERATION)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the write of an entry under the same key. The keys of a thread do not contain its name.
+fn same(item: KeyValueItem) -> Result<KeyValueWrite> {
+    let value = item.value.ok_or_else(|| corrupt(OPERATION))?;
+    Ok(KeyValueWrite::put(item.key, value, Default::default()))
+}
+
+fn taken_over(own: bool) -> Result<()> {
+    if own { Ok(()) } else { Err(target_taken()) }
+}

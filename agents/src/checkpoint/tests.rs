@@ -1,0 +1,12 @@
+//! Checkpoints in memory.
+
+mod basics;
+mod channels;
+mod cost;
+mod faults;
+mod model;
+mod moving;
+mod pending;
+mod removal;
+mod support;
+mod writers;
