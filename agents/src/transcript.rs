@@ -32,13 +32,18 @@
 //! the message, so budgets, truncation and summaries see them. The text of thinking and refusals follows a
 //! label, as `[thinking: …]`. A part that a message has no field for, such as an image, adds its JSON up to
 //! 256 bytes, or its size: `[image: 48213 bytes]`.
+//!
+//! Conversations of ChatGPT, Claude and ShareGPT are read too, which is experimental. Their messages are
+//! written in the common format.
 
 mod builder;
 mod calls;
 mod common;
 mod content;
 mod envelope;
+mod exports;
 mod fields;
+mod format;
 #[cfg(test)]
 mod forms;
 mod open_calls;
@@ -55,6 +60,7 @@ use envelope::Envelope;
 use fields::{Fields, canonical};
 use record::Record;
 
+pub use format::TranscriptFormat;
 pub use reader::{TranscriptReader, TranscriptReport};
 
 const PARSE: &str = "transcript.parse";

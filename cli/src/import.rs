@@ -1,6 +1,8 @@
 //! `larder import`: appends a transcript to a thread.
 
+mod database;
 mod encoding;
+mod format;
 mod source;
 mod values;
 
@@ -16,18 +18,26 @@ use larder_kernel::{AppendOptions, Contract, HistoryProvider, IdempotencyKey, ch
 use crate::opening::Access;
 use crate::output;
 use crate::thread::Place;
-use source::{Source, Survey};
+use format::Format;
+use source::{Choice, Source, Survey};
 
 /// Arguments of `larder import`.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// Transcript with one JSON message per line, or one JSON list of messages; `-` reads standard input.
+    /// Transcript with one JSON message per line, a JSON list of messages or conversations, or a SQLite
+    /// database of the OpenAI Agents SDK or of LangGraph; `-` reads standard input.
     file: PathBuf,
     /// URL of the backend, such as `sqlite:./larder.db`.
     #[arg(long, value_name = "URL")]
     to: String,
     #[command(flatten)]
     place: Place,
+    /// Refuse any other format. Formats without a published definition are experimental.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Conversation to import from a file with several: its number from 1, or its id.
+    #[arg(long, value_name = "NUMBER|ID")]
+    conversation: Option<String>,
     /// Replace halves of surrogate pairs, which are not characters, with U+FFFD.
     #[arg(long)]
     lossy: bool,
@@ -39,7 +49,8 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> ExitCode {
 }
 
 async fn import(registry: &Registry, args: &Args) -> Result<String, String> {
-    let source = Source::open(&args.file, args.lossy)?;
+    let (conversation, lossy) = (args.conversation.clone(), args.lossy);
+    let source = Source::open(&args.file, Choice { format: args.format, conversation, lossy })?;
     // Every line is validated before the first write, so a file with an invalid line changes nothing.
     let survey = source.survey()?;
     if survey.messages == 0 {
@@ -94,6 +105,16 @@ fn changes(survey: &Survey) -> String {
             "field next to the messages was skipped",
             "fields next to the messages were skipped",
         ),
+        (
+            report.kept_parts,
+            "part has no field in a message and is kept in the metadata",
+            "parts have no field in a message and are kept in the metadata",
+        ),
+        (
+            report.skipped_messages,
+            "empty message, or message of another branch, was skipped",
+            "empty messages, or messages of other branches, were skipped",
+        ),
     ];
     let counts = counts.into_iter().filter(|(count, _, _)| *count > 0);
     let said = counts.map(|(count, one, many)| format!("; {count} {}", if count == 1 { one } else { many }));
@@ -118,7 +139,13 @@ async fn append(
         let batch =
             batch.ok_or_else(|| format!("{} changed during the import; run it again", source.name()))?;
         let count = check::size(batch.messages.len());
-        let key = IdempotencyKey::new(format!("larder-import-1:{}:{done}", survey.digest()));
+        // The conversations of one file are different imports.
+        let conversation = match survey.report.chosen_conversation {
+            0 => String::new(),
+            number => format!(":{number}"),
+        };
+        let key = format!("larder-import-1:{}:{done}{conversation}", survey.digest());
+        let key = IdempotencyKey::new(key);
         let options = AppendOptions::default().with_idempotency_key(key.map_err(|error| error.to_string())?);
         let appended = history.append_many(thread, batch.messages, options).await.map_err(|error| {
             let total = survey.messages;

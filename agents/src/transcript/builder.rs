@@ -23,6 +23,8 @@ pub(super) struct Builder<'a> {
     calls: &'a mut OpenCalls,
     /// The number of results that were paired without an id.
     paired: u64,
+    /// The number of parts that the message has no field for.
+    kept: u64,
 }
 
 /// The way in which a format names the calls of its results.
@@ -37,12 +39,13 @@ enum Naming {
 impl<'a> Builder<'a> {
     pub(super) fn new(calls: &'a mut OpenCalls) -> Self {
         let message = ChatMessage::new(Role::Assistant, "");
-        Self { message, said: false, results_said: Vec::new(), calls, paired: 0 }
+        Self { message, said: false, results_said: Vec::new(), calls, paired: 0, kept: 0 }
     }
 
-    /// Returns the message and the number of results that were paired without an id.
-    pub(super) fn finish(self) -> (ChatMessage, u64) {
-        (self.message, self.paired)
+    /// Returns the message, the number of results that were paired without an id, and the number of parts
+    /// that the message has no field for.
+    pub(super) fn finish(self) -> (ChatMessage, u64, u64) {
+        (self.message, self.paired, self.kept)
     }
 
     /// Reads a message with a role.
@@ -225,7 +228,7 @@ impl<'a> Builder<'a> {
                 if let Some(field) = field {
                     from.keep(field);
                 }
-                match (self.calls.pair(name), naming) {
+                match (self.own_call(name).or_else(|| self.calls.pair(name)), naming) {
                     (Some(id), Naming::Id) => {
                         self.paired += 1;
                         id
@@ -242,6 +245,16 @@ impl<'a> Builder<'a> {
         self.message.tool_results.push(ToolResult::new(call_id, ""));
         self.results_said.push(false);
         Ok(at)
+    }
+
+    /// Returns the first call of this message without a result, and of this name, if the result has a name.
+    fn own_call(&self, name: Option<&str>) -> Option<String> {
+        let open = |call: &&ToolCall| {
+            let results = &self.message.tool_results;
+            name.is_none_or(|name| call.name == name)
+                && results.iter().all(|result| result.call_id != call.id)
+        };
+        self.message.tool_calls.iter().find(open).map(|call| call.id.clone())
     }
 
     /// Adds a piece of text and returns its length.

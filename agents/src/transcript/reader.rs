@@ -5,17 +5,16 @@ use serde_json::value::RawValue;
 
 use super::builder::{Builder, Draft};
 use super::fields::{Fields, unreadable};
+use super::format::{TranscriptFormat, is_item, is_log_entry, unrecognized};
 use super::open_calls::OpenCalls;
 use super::record::Record;
 use super::shape::Form;
-use super::{ENVELOPE, PARSE, ROLE, common, scan};
+use super::{ENVELOPE, PARSE, ROLE, common, exports, scan};
 
 /// The lists of messages in a document: chat, Gemini, and Responses requests and responses.
 const LISTS: [&str; 4] = ["messages", "contents", "input", "output"];
 /// The instructions next to such a list.
 const INSTRUCTIONS: [&str; 4] = ["system", "instructions", "systemInstruction", "system_instruction"];
-/// The fields by which the line of a log is recognized.
-const LOG: [&str; 6] = ["uuid", "leafUuid", "sessionId", "messageId", "timestamp", "snapshot"];
 
 /// Counts of the changes and omissions of a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +28,16 @@ pub struct TranscriptReport {
     pub log_entries: u64,
     /// The fields of a document other than its list of messages, such as the name of a model.
     pub document_fields: u64,
+    /// The parts that a message has no field for, such as images. They are kept in the metadata.
+    pub kept_parts: u64,
+    /// The messages of an export that are in another branch of the conversation, or empty.
+    pub skipped_messages: u64,
+    /// The conversations of an export.
+    pub conversations: u64,
+    /// The conversations that [`TranscriptReader::conversation`] does not choose.
+    pub skipped_conversations: u64,
+    /// The number of the conversation that was read, from 1; 0 if there was none.
+    pub chosen_conversation: u64,
 }
 
 /// A reader of a transcript. It understands the forms that [the module](super) lists.
@@ -53,6 +62,8 @@ pub struct TranscriptReport {
 #[derive(Debug, Clone, Default)]
 pub struct TranscriptReader {
     lossy: bool,
+    format: Option<TranscriptFormat>,
+    pub(super) wanted: Option<String>,
     pub(super) calls: OpenCalls,
     pub(super) report: TranscriptReport,
 }
@@ -71,6 +82,21 @@ impl TranscriptReader {
         self
     }
 
+    /// Refuses values of any other format. Without this, the reader recognizes the format of each value.
+    #[must_use]
+    pub fn format(mut self, format: TranscriptFormat) -> Self {
+        self.format = Some(format);
+        self
+    }
+
+    /// Chooses one conversation of an export: its number from 1, or its id. Without this, an export with a
+    /// second conversation is refused.
+    #[must_use]
+    pub fn conversation(mut self, wanted: impl Into<String>) -> Self {
+        self.wanted = Some(wanted.into());
+        self
+    }
+
     /// Returns the counts so far.
     #[must_use]
     pub fn report(&self) -> TranscriptReport {
@@ -78,7 +104,7 @@ impl TranscriptReader {
     }
 
     /// Converts one JSON value into messages: one for a line with a message, all of a document such as
-    /// `{"messages": […]}`, and none for the line of a log without a message.
+    /// `{"messages": […]}` or of a conversation, and none for the line of a log without a message.
     ///
     /// # Errors
     /// `InvalidInput` with the field, for a value that is not a message or that no store accepts. The error
@@ -90,6 +116,9 @@ impl TranscriptReader {
         scan::check(&json)?;
         self.report.replaced_surrogates += replaced;
         let mut fields = Fields::parse(&json, "line")?;
+        if let Some(format) = exports::recognize(&fields, self.format)? {
+            return self.conversation_of(format, fields);
+        }
         if let Some((list, messages)) = document(&fields)? {
             return self.document(fields, list, &messages);
         }
@@ -101,7 +130,7 @@ impl TranscriptReader {
             // A field of that name that is not a valid envelope belongs to another program.
             fields = Fields::parse(&json, "line")?;
         }
-        self.message(fields).map(|message| message.into_iter().collect())
+        self.checked(fields).map(|message| message.into_iter().collect())
     }
 
     fn document(
@@ -111,7 +140,21 @@ impl TranscriptReader {
         messages: &[Box<RawValue>],
     ) -> Result<Vec<ChatMessage>> {
         fields.take(list);
-        let mut read = Vec::with_capacity(messages.len() + 1);
+        let mut read = self.instructions(&mut fields)?;
+        self.report.document_fields += larder_kernel::check::size(fields.into_iter().count());
+        for (index, message) in messages.iter().enumerate() {
+            let read_one = Fields::parse(message.get(), list).and_then(|fields| self.checked(fields));
+            read.extend(
+                read_one
+                    .map_err(|error| error.with_context("message", larder_kernel::check::size(index + 1)))?,
+            );
+        }
+        Ok(read)
+    }
+
+    /// Takes the instructions next to a list of messages.
+    pub(super) fn instructions(&mut self, fields: &mut Fields) -> Result<Vec<ChatMessage>> {
+        let mut read = Vec::new();
         for name in INSTRUCTIONS {
             let Some(written) = fields.take(name) else { continue };
             if written.get() == "null" {
@@ -130,19 +173,17 @@ impl TranscriptReader {
             }
             read.extend(self.message(line)?);
         }
-        self.report.document_fields += larder_kernel::check::size(fields.into_iter().count());
-        for (index, message) in messages.iter().enumerate() {
-            let read_one = Fields::parse(message.get(), list).and_then(|fields| self.message(fields));
-            read.extend(
-                read_one
-                    .map_err(|error| error.with_context("message", larder_kernel::check::size(index + 1)))?,
-            );
-        }
         Ok(read)
     }
 
+    /// Converts a message of the chosen format.
+    fn checked(&mut self, fields: Fields) -> Result<Option<ChatMessage>> {
+        self.format.map_or(Ok(()), |format| format.check(&fields))?;
+        self.message(fields)
+    }
+
     /// Converts the fields of a line, or of an item of a list.
-    fn message(&mut self, fields: Fields) -> Result<Option<ChatMessage>> {
+    pub(super) fn message(&mut self, fields: Fields) -> Result<Option<ChatMessage>> {
         if fields.has(ROLE) || fields.has("parts") {
             if !common::is_common(&fields) {
                 return self.built(fields, |builder, draft| builder.chat(draft), None).map(Some);
@@ -163,13 +204,11 @@ impl TranscriptReader {
         if is_item(&fields) {
             return self.built(fields, |builder, draft| builder.item(draft), None).map(Some);
         }
-        if fields.has("type") && LOG.iter().any(|name| fields.has(name)) {
+        if is_log_entry(&fields) {
             self.report.log_entries += 1;
             return Ok(None);
         }
-        let message = "missing: no message, item, or entry of a log that is known \
-             (give each message `role` and `content`)";
-        Err(Error::invalid(PARSE, ROLE, message))
+        Err(unrecognized(&fields))
     }
 
     /// Converts the line of a log whose message is in the field `name`.
@@ -209,7 +248,7 @@ impl TranscriptReader {
         let mut builder = Builder::new(&mut self.calls);
         let mut draft = Draft::from(fields);
         read(&mut builder, &mut draft)?;
-        let (mut message, paired) = builder.finish();
+        let (mut message, paired, kept) = builder.finish();
         let (fields, rest) = draft.split();
         let form = Form { calls: message.tool_calls.len(), results: message.tool_results.len(), fields };
         let mut record = Record { form: Some(form), ..Record::default() };
@@ -220,6 +259,7 @@ impl TranscriptReader {
         }
         message.check(PARSE)?;
         self.report.paired_results += paired;
+        self.report.kept_parts += kept;
         self.calls.open(&message);
         Ok(message)
     }
@@ -241,12 +281,4 @@ fn document(fields: &Fields) -> Result<Option<Document>> {
         return Ok(Some((list, items)));
     }
     Ok(None)
-}
-
-/// Returns `true` for an item of the Responses format other than a message.
-fn is_item(fields: &Fields) -> bool {
-    let kind = fields.get_text("type").unwrap_or_default();
-    matches!(&*kind, "reasoning" | "compaction" | "item_reference")
-        || kind.ends_with("_call")
-        || kind.ends_with("_call_output")
 }

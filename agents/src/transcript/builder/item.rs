@@ -100,6 +100,7 @@ impl Builder<'_> {
             return Err(Error::invalid(PARSE, TYPE, "missing"));
         };
         let bytes = self.piece(Owner::Message, &format!("[{}: {bytes} bytes]", part::printable(kind)));
+        self.kept += 1;
         item.set(TYPE, Shape::Shown(Owner::Message, bytes, written));
         Ok(())
     }

@@ -189,6 +189,7 @@ impl Builder<'_> {
         let shown =
             if json.len() <= SHOWN_BYTES_MAX { json.to_owned() } else { format!("{} bytes", json.len()) };
         let bytes = self.piece(owner, &format!("[{}: {shown}]", printable(kind)));
+        self.kept += 1;
         Shape::Shown(owner, bytes, written.to_owned())
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Place, exported, import, imported, larder, refusal, succeeded, values, without_generations};
 
-fn fixture(name: &str) -> Vec<u8> {
+pub(super) fn fixture(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/backends/transcripts/wild/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(path).unwrap()
 }
@@ -88,6 +88,10 @@ pub(super) fn each_form_is_imported_seen_in_windows_and_exported_as_it_was() {
         ("tool-id-null.jsonl", 2, 1, "1 result without an id was paired with the open call before it"),
         ("tool-id-missing.jsonl", 2, 1, "1 result without an id was paired with the open call before it"),
         ("interrupted-calls.jsonl", 12, 3, "the thread has 12"),
+        ("package-openai-chat.jsonl", 4, 1, "the thread has 4"),
+        ("package-openai-responses.jsonl", 5, 1, "the thread has 5"),
+        ("package-anthropic.jsonl", 4, 1, "the thread has 4"),
+        ("package-gemini.jsonl", 4, 1, "the thread has 4"),
     ] {
         let text = fixture(name);
         let file = place.file(name, &text);
@@ -226,7 +230,7 @@ pub(super) fn halves_of_surrogate_pairs_are_replaced_and_counted_on_request() {
     }
 }
 
-fn piped(arguments: &[&str], input: &[u8]) -> Output {
+pub(super) fn piped(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = larder(arguments).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     child.wait_with_output().unwrap()
