@@ -1,7 +1,7 @@
 //! Entities and relationships.
 
 use larder_kernel::{
-    DeletedEntity, Entity, EntityCondition, EntityId, EntityType, EntityWrite, Error, ErrorKind, Metadata,
+    DeletedEntity, Entity, EntityId, EntityType, EntityWrite, Error, ErrorKind, GraphCondition, Metadata,
     NeighborQuery, Relationship, RelationshipId, RelationshipType, Result, Revision, StoredEntity, SubGraph,
 };
 
@@ -86,7 +86,7 @@ impl Graph {
     /// As [`write_entities`](larder_kernel::GraphStore::write_entities); `Conflict` if the entity does not
     /// exist or is at another revision.
     pub async fn put_at(&self, entity: Entity, revision: Revision) -> Result<Revision> {
-        let at = EntityCondition::AtRevision(revision);
+        let at = GraphCondition::AtRevision(revision);
         self.write(EntityWrite::replace(entity).with_condition(at)).await
     }
 

@@ -13,16 +13,16 @@ use larder_kernel::{
     AgentId, AppendOptions, Appended, BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey,
     BlobPutOptions, BlobRead, BlobStore, Board, BoardId, BucketInfo, BucketName, Capabilities, Capability,
     ChatMessage, Claim, CollectionInfo, CollectionName, ConversationId, CypherCapable, CypherRow,
-    DeletedEntity, Document, DocumentId, Entity, EntityCondition, EntityId, EntityQuery, EntityWrite, Error,
-    FencingToken, Filter, Forked, GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision,
-    KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery,
-    KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata, MetadataMode,
-    MetadataReport, MetadataUpdate, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page,
-    PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
+    DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery, EntityWrite, Error, FencingToken,
+    Filter, Forked, GraphCondition, GraphCounts, GraphStore, GraphWritten, HistoryEvents, HistoryProvider,
+    Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValueItem, KeyValuePutOptions,
+    KeyValueQuery, KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata,
+    MetadataMode, MetadataReport, MetadataUpdate, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet,
+    Page, PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
     RelationshipId, RelationshipQuery, Removal, Removed, RenameMode, Replaced, Replacement, Result,
     RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage,
     SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl,
-    UpsertReport, VectorStore, WorkerId, WrittenEntity,
+    UpsertReport, VectorStore, WorkerId,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -83,7 +83,7 @@ fn sum<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> u64 {
 }
 
 fn is_at_revision(write: &EntityWrite) -> bool {
-    matches!(write.condition, EntityCondition::AtRevision(_))
+    matches!(write.condition, GraphCondition::AtRevision(_))
 }
 
 fn names_a_revision(write: &KeyValueWrite) -> bool {
@@ -165,7 +165,7 @@ forward! {
     GraphStore;
     around upsert_entities(entities: Vec<Entity>) -> UpsertReport = Call::write("graph.upsert_entities"),
         sum(&entities, |entity| entity.properties.size_bytes());
-    around write_entities(writes: Vec<EntityWrite>) -> Vec<WrittenEntity> =
+    around write_entities(writes: Vec<EntityWrite>) -> Vec<GraphWritten> =
         // One condition that a second call fails protects the whole batch.
         Call::write("graph.write_entities").effect(Effect::Guarded, writes.iter().any(is_at_revision)),
         sum(&writes, |write| write.entity.properties.size_bytes());

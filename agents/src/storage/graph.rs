@@ -19,9 +19,9 @@ use larder_kernel::storage::graph::{
 use larder_kernel::storage::vector::check_ids;
 use larder_kernel::{
     Capabilities, DeletedEntity, Durability, Entity, EntityId, EntityQuery, EntityWrite, Error, ErrorKind,
-    GraphCounts, GraphStore, Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship,
-    RelationshipId, RelationshipQuery, RequestOption, Result, Store, StoredEntity, SubGraph, UpsertReport,
-    WrittenEntity,
+    GraphCounts, GraphStore, GraphWritten, Namespace, NeighborQuery, OptionSet, Page, PageRequest,
+    Relationship, RelationshipId, RelationshipQuery, RequestOption, Result, Store, StoredEntity, SubGraph,
+    UpsertReport,
 };
 
 pub use self::ids::ReachedIds;
@@ -170,7 +170,7 @@ impl InMemoryGraphStore {
         self.traverse("graph.reach", traversal::reach, entity, query).await
     }
 
-    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         let visits = writes.len();
         let write = move |graph: &mut Graph, backend: &MemoryBackend| {
             graph.write_entities(operation, backend, writes)
@@ -265,7 +265,7 @@ impl GraphStore for InMemoryGraphStore {
         Ok(UpsertReport::of(&self.write("graph.upsert_entities", writes).await?))
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         check_entity_writes(&writes)?;
         self.write("graph.write_entities", writes).await
     }

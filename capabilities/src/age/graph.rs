@@ -15,8 +15,8 @@ use larder_kernel::storage::graph::{
 };
 use larder_kernel::{
     CypherCapable, CypherRow, DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, Error, ErrorKind,
-    GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest, Relationship,
-    RelationshipId, RelationshipQuery, Result, StoredEntity, SubGraph, UpsertReport, WrittenEntity, check,
+    GraphCounts, GraphStore, GraphWritten, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest,
+    Relationship, RelationshipId, RelationshipQuery, Result, StoredEntity, SubGraph, UpsertReport, check,
 };
 
 use super::schema::{self, GraphName, is_absent, or_empty};
@@ -48,7 +48,7 @@ impl AgeGraphStore {
             .await
     }
 
-    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<WrittenEntity>> {
+    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<GraphWritten>> {
         for _ in 0..MAKINGS_MAX {
             let written = self
                 .engine
@@ -102,7 +102,7 @@ impl GraphStore for AgeGraphStore {
         Ok(UpsertReport::of(&self.write("graph.upsert_entities", &writes).await?))
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         check_entity_writes(&writes)?;
         self.write("graph.write_entities", &writes).await
     }

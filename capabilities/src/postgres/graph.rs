@@ -14,9 +14,9 @@ use larder_kernel::storage::graph::{
     check_relationships,
 };
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, StoredEntity,
-    SubGraph, UpsertReport, WrittenEntity, check,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, GraphWritten,
+    Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result,
+    StoredEntity, SubGraph, UpsertReport, check,
 };
 
 use super::Postgres;
@@ -38,7 +38,7 @@ pub struct PostgresGraphStore {
 }
 
 impl PostgresGraphStore {
-    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<WrittenEntity>> {
+    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<GraphWritten>> {
         self.engine
             .transaction(operation, &(&self.namespace, writes), |connection, &(namespace, writes)| {
                 Box::pin(write::write_entities(connection, namespace, writes))
@@ -70,7 +70,7 @@ impl GraphStore for PostgresGraphStore {
         Ok(UpsertReport::of(&self.write("graph.upsert_entities", &writes).await?))
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         check_entity_writes(&writes)?;
         self.write("graph.write_entities", &writes).await
     }

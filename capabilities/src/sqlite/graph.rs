@@ -12,9 +12,9 @@ use larder_kernel::storage::graph::{
     check_relationships,
 };
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, StoredEntity,
-    SubGraph, UpsertReport, WrittenEntity, check,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, GraphWritten,
+    Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result,
+    StoredEntity, SubGraph, UpsertReport, check,
 };
 use rusqlite::Connection;
 
@@ -38,7 +38,7 @@ pub struct SqliteGraphStore {
 }
 
 impl SqliteGraphStore {
-    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         let namespace = self.namespace.clone();
         let write = move |connection: &Connection| write::write_entities(connection, &namespace, &writes);
         self.engine.write(operation, write).await
@@ -67,7 +67,7 @@ impl GraphStore for SqliteGraphStore {
         Ok(UpsertReport::of(&self.write("graph.upsert_entities", writes).await?))
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         check_entity_writes(&writes)?;
         self.write("graph.write_entities", writes).await
     }

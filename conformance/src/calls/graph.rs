@@ -2,8 +2,8 @@
 
 use larder_kernel::{
     Capability, Direction, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, Filter, GraphStore,
-    Metadata, NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType,
-    Result, WrittenEntity,
+    GraphWritten, Metadata, NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery,
+    RelationshipType, Result,
 };
 
 use super::{World, calls};
@@ -57,7 +57,7 @@ fn a() -> Result<EntityId> {
 }
 
 /// Returns the results of writes without the revisions, which may come from one counter for all namespaces.
-fn created(written: Vec<WrittenEntity>) -> Result<Vec<bool>> {
+fn created(written: Vec<GraphWritten>) -> Result<Vec<bool>> {
     Ok(written.into_iter().map(|written| written.created).collect())
 }
 

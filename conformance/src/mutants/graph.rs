@@ -10,9 +10,9 @@ use larder_agents::storage::InMemoryGraphStore;
 use larder_kernel::check::size;
 use larder_kernel::{
     Capabilities, Capability, CypherCapable, DeletedEntity, Direction, Entity, EntityId, EntityQuery,
-    EntityType, EntityWrite, Error, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery,
-    Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity,
-    SubGraph, UpsertReport, WrittenEntity,
+    EntityType, EntityWrite, Error, ErrorKind, GraphCounts, GraphStore, GraphWritten, Metadata, Namespace,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store,
+    StoredEntity, SubGraph, UpsertReport,
 };
 
 use super::filters::{metadata_with_numbers, with_numbers};
@@ -200,7 +200,7 @@ impl GraphStore for Wrong {
         self.inner.upsert_entities(entities).await
     }
 
-    async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         for write in &mut writes {
             write.entity.id = self.id(&write.entity.id)?;
         }

@@ -79,7 +79,7 @@ macro_rules! forward {
         $crate::forward! {
             @[$($($generics)*)?] GraphStore for $type, $by;
             upsert_entities(entities: Vec<Entity>) -> UpsertReport;
-            write_entities(writes: Vec<EntityWrite>) -> Vec<WrittenEntity>;
+            write_entities(writes: Vec<EntityWrite>) -> Vec<GraphWritten>;
             upsert_relationships(relationships: Vec<Relationship>) -> UpsertReport;
             get_entities(ids: &[EntityId]) -> Vec<Option<Entity>>;
             get_stored_entities(ids: &[EntityId]) -> Vec<Option<StoredEntity>>;

@@ -16,7 +16,7 @@ pub use types::{
     CypherRow, DeletedEntity, Direction, Entity, EntityQuery, GraphCounts, NeighborQuery, Reached,
     Relationship, RelationshipQuery, SubGraph, UpsertReport,
 };
-pub use write::{EntityCondition, EntityMode, EntityWrite, StoredEntity, WrittenEntity};
+pub use write::{EntityWrite, GraphCondition, GraphMode, GraphWritten, StoredEntity};
 
 use super::Store;
 use crate::error::{Error, Result};
@@ -80,7 +80,7 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(batch).
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         Err(Error::not_implemented("graph.write_entities"))
     }
 

@@ -6,10 +6,10 @@ use larder_kernel::storage::graph::{
     check_entities, check_entity_query, check_entity_writes, check_relationship_query, check_relationships,
 };
 use larder_kernel::{
-    Capabilities, Capability, CypherCapable, DeletedEntity, Entity, EntityCondition, EntityId, EntityMode,
-    EntityQuery, EntityWrite, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Page,
-    PageRequest, Reached, Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity,
-    SubGraph, UpsertReport, WrittenEntity,
+    Capabilities, Capability, CypherCapable, DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite,
+    ErrorKind, GraphCondition, GraphCounts, GraphMode, GraphStore, GraphWritten, Metadata, Namespace,
+    NeighborQuery, Page, PageRequest, Reached, Relationship, RelationshipId, RelationshipQuery, Result,
+    Store, StoredEntity, SubGraph, UpsertReport,
 };
 
 use super::ring::{Place, corrupt};
@@ -89,8 +89,8 @@ impl Sealed<dyn GraphStore> {
 fn merged(write: &EntityWrite, stored: Option<&StoredEntity>) -> Result<EntityWrite> {
     let entity = write.apply(stored.map(|stored| (stored.revision, &stored.entity.properties)))?;
     let condition = match (write.mode, stored) {
-        (EntityMode::Merge, Some(stored)) => EntityCondition::AtRevision(stored.revision),
-        (EntityMode::Merge, None) => EntityCondition::Absent,
+        (GraphMode::Merge, Some(stored)) => GraphCondition::AtRevision(stored.revision),
+        (GraphMode::Merge, None) => GraphCondition::Absent,
         _ => write.condition,
     };
     Ok(EntityWrite::replace(entity).with_condition(condition))
@@ -141,11 +141,11 @@ impl GraphStore for Sealed<dyn GraphStore> {
         self.inner.upsert_entities(entities.into_iter().map(seal).collect::<Result<_>>()?).await
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         const OPERATION: &str = "graph.write_entities";
         check_entity_writes(&writes)?;
         // The inner store merges only what it can read, so this layer merges and writes at the revision.
-        if writes.iter().all(|write| write.mode == EntityMode::Replace) {
+        if writes.iter().all(|write| write.mode == GraphMode::Replace) {
             return self.inner.write_entities(self.seal_writes(OPERATION, writes)?).await;
         }
         let ids: Vec<_> = writes.iter().map(|write| write.entity.id.clone()).collect();

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use larder_kernel::{
     BlobKey, BlobStoreExt, Capabilities, Capability, Contract, CypherCapable, CypherRow, DeletedEntity,
-    Durability, Entity, EntityId, EntityQuery, EntityWrite, ErrorKind, GraphCounts, GraphStore, Metadata,
-    Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
-    Result, Store, StoredEntity, SubGraph, UpsertReport, WrittenEntity,
+    Durability, Entity, EntityId, EntityQuery, EntityWrite, ErrorKind, GraphCounts, GraphStore, GraphWritten,
+    Metadata, Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId,
+    RelationshipQuery, Result, Store, StoredEntity, SubGraph, UpsertReport,
 };
 
 use super::super::{BlobCacheLayer, Layer, Layers, RetryLayer, Tenant};
@@ -91,7 +91,7 @@ macro_rules! graph_of {
             async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
                 self.0.upsert_entities(entities).await
             }
-            async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+            async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
                 self.0.write_entities(writes).await
             }
             async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {

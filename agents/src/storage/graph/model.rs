@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use larder_kernel::check::size;
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, ErrorKind, OptionSet,
-    Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result, Revision, UpsertReport,
-    WrittenEntity,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, ErrorKind, GraphWritten,
+    OptionSet, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result, Revision,
+    UpsertReport,
 };
 use petgraph::Direction as Way;
 use petgraph::graph::{EdgeIndex, NodeIndex};
@@ -130,7 +130,7 @@ impl Graph {
         operation: &'static str,
         backend: &MemoryBackend,
         writes: Vec<EntityWrite>,
-    ) -> Result<Vec<WrittenEntity>> {
+    ) -> Result<Vec<GraphWritten>> {
         let (mut freed, mut needed, mut created) = (0, 0, 0);
         let mut entities = Vec::with_capacity(writes.len());
         for write in writes {
@@ -151,7 +151,7 @@ impl Graph {
         Ok(entities.into_iter().map(|entity| self.write_entity(entity)).collect())
     }
 
-    fn write_entity(&mut self, entity: Entity) -> WrittenEntity {
+    fn write_entity(&mut self, entity: Entity) -> GraphWritten {
         add(&mut self.entities_by_type, &entity.entity_type, &entity.id);
         self.last_revision += 1;
         let (revision, entity) = (self.last_revision, Arc::new(entity));
@@ -170,7 +170,7 @@ impl Graph {
             self.revisions.resize(node.index() + 1, 0);
         }
         self.revisions[node.index()] = revision;
-        WrittenEntity::new(Revision::new(revision), known.is_none())
+        GraphWritten::new(Revision::new(revision), known.is_none())
     }
 
     pub(super) fn upsert_relationships(

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityWrite, OptionSet, Relationship, RelationshipId, UpsertReport,
-    WrittenEntity,
+    DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, OptionSet, Relationship, RelationshipId,
+    UpsertReport,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -36,7 +36,7 @@ pub(super) async fn write_entities(
     connection: &mut PgConnection,
     graph: &GraphName,
     writes: &[EntityWrite],
-) -> Fallible<Vec<WrittenEntity>> {
+) -> Fallible<Vec<GraphWritten>> {
     let entities: Vec<&Entity> = writes.iter().map(|write| &write.entity).collect();
     if writes.iter().all(|write| write.options() == OptionSet::NONE) {
         let rows = insert(connection, graph, &entities, revised!("excluded.properties")).await?;

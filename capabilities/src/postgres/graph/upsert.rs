@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use larder_kernel::{
-    Entity, EntityWrite, Error, ErrorKind, Metadata, Relationship, Revision, UpsertReport, WrittenEntity,
+    Entity, EntityWrite, Error, ErrorKind, GraphWritten, Metadata, Relationship, Revision, UpsertReport,
 };
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -12,10 +12,10 @@ use crate::postgres::decode;
 use crate::postgres::failure::{Fallible, corrupt};
 
 /// Collects rows of an id, a revision and whether the entity was created.
-pub(crate) fn written(rows: &[PgRow]) -> Fallible<HashMap<&str, WrittenEntity>> {
+pub(crate) fn written(rows: &[PgRow]) -> Fallible<HashMap<&str, GraphWritten>> {
     let one = |row| -> Fallible<_> {
         let revision = Revision::new(decode::unsigned(row, 1)?);
-        Ok((PgRow::try_get(row, 0)?, WrittenEntity::new(revision, row.try_get(2)?)))
+        Ok((PgRow::try_get(row, 0)?, GraphWritten::new(revision, row.try_get(2)?)))
     };
     rows.iter().map(one).collect()
 }
@@ -24,7 +24,7 @@ pub(crate) fn written(rows: &[PgRow]) -> Fallible<HashMap<&str, WrittenEntity>> 
 /// has the properties of the existing ones.
 pub(crate) fn changed(
     writes: &[EntityWrite],
-    written: &HashMap<&str, WrittenEntity>,
+    written: &HashMap<&str, GraphWritten>,
     stored: &HashMap<&str, Metadata>,
 ) -> Fallible<Vec<Entity>> {
     let mut changed = Vec::new();
@@ -43,8 +43,8 @@ pub(crate) fn changed(
 pub(crate) fn in_order(
     operation: &'static str,
     writes: &[EntityWrite],
-    written: &HashMap<&str, WrittenEntity>,
-) -> Fallible<Vec<WrittenEntity>> {
+    written: &HashMap<&str, GraphWritten>,
+) -> Fallible<Vec<GraphWritten>> {
     let of = |write: &EntityWrite| written.get(write.entity.id.as_str()).copied();
     Ok(writes.iter().map(of).collect::<Option<_>>().ok_or_else(|| corrupt(operation))?)
 }

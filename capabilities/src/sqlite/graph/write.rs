@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityWrite, Error, ErrorKind, Namespace, OptionSet, Relationship,
-    RelationshipId, Revision, UpsertReport, WrittenEntity, check,
+    DeletedEntity, Entity, EntityId, EntityWrite, Error, ErrorKind, GraphWritten, Namespace, OptionSet,
+    Relationship, RelationshipId, Revision, UpsertReport, check,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -17,7 +17,7 @@ pub(super) fn write_entities(
     connection: &Connection,
     namespace: &Namespace,
     writes: &[EntityWrite],
-) -> Fallible<Vec<WrittenEntity>> {
+) -> Fallible<Vec<GraphWritten>> {
     let mut update = connection.prepare_cached(
         "UPDATE entities SET entity_type = ?3, revision = ?4, properties = ?5
          WHERE namespace = ?1 AND id = ?2",
@@ -44,7 +44,7 @@ pub(super) fn write_entities(
         if created {
             insert.execute(values)?;
         }
-        written.push(WrittenEntity::new(Revision::new(count(revision)?), created));
+        written.push(GraphWritten::new(Revision::new(count(revision)?), created));
     }
     Ok(written)
 }

@@ -1,7 +1,7 @@
 //! The operations on a graph: their random generation.
 
 use larder_kernel::{
-    Direction, Entity, EntityId, EntityMode, EntityQuery, EntityType, NeighborQuery, PageRequest,
+    Direction, Entity, EntityId, EntityQuery, EntityType, GraphMode, NeighborQuery, PageRequest,
     Relationship, RelationshipId, RelationshipQuery, RelationshipType,
 };
 
@@ -23,7 +23,7 @@ pub(in crate::model) enum Condition {
 pub(in crate::model) struct Write {
     pub(super) entity: Entity,
     pub(super) condition: Condition,
-    pub(super) mode: EntityMode,
+    pub(super) mode: GraphMode,
 }
 
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ fn writes(rng: &mut Rng<'_>) -> Vec<Write> {
             Condition::Absent,
             Condition::Far,
         ]);
-        let mode = rng.of(&[EntityMode::Merge, EntityMode::Replace, EntityMode::Merge]);
+        let mode = rng.of(&[GraphMode::Merge, GraphMode::Replace, GraphMode::Merge]);
         Write { entity, condition, mode }
     };
     entities.into_iter().map(write).collect()

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use larder_agents::storage::InMemoryGraphStore;
 use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
-    DeletedEntity, Entity, EntityCondition, EntityId, EntityQuery, EntityWrite, GraphCounts, NeighborQuery,
-    Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport,
-    WrittenEntity,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCondition, GraphCounts, GraphWritten,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, SubGraph,
+    UpsertReport,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -55,13 +55,13 @@ wrong! {
             self.inner.upsert_entities(entities).await
         }
 
-        async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
             if self.defect == Defect::LooksBeforeCreation {
                 for write in &mut writes {
                     let id = write.entity.id.clone();
                     let stored = self.inner.get_stored_entities(&[id]).await?.remove(0);
                     write.check_condition(stored.map(|stored| stored.revision))?;
-                    write.condition = EntityCondition::None;
+                    write.condition = GraphCondition::None;
                 }
                 pause().await;
             }
