@@ -2,7 +2,8 @@
 
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityType, EntityWrite, Error, ErrorKind, GraphCondition, Metadata,
-    NeighborQuery, Relationship, RelationshipId, RelationshipType, Result, Revision, StoredEntity, SubGraph,
+    NeighborQuery, Relationship, RelationshipId, RelationshipType, RelationshipWrite, Result, Revision,
+    StoredEntity, StoredRelationship, SubGraph,
 };
 
 use crate::handle::{handle, id};
@@ -113,6 +114,49 @@ impl Graph {
         let (source, target) = (id(source)?, id(target)?);
         let relationship = Relationship::new(id(relationship)?, id(relationship_type)?, source, target);
         self.upsert_relationships(vec![relationship]).await.map(drop)
+    }
+
+    /// Sets the type, the ends and the given properties of a relationship, and returns its revision. An
+    /// existing relationship keeps its other properties; a relationship that does not exist is created.
+    ///
+    /// # Errors
+    /// As [`write_relationships`](larder_kernel::GraphStore::write_relationships); `NotFound` if an entity does
+    /// not exist.
+    pub async fn merge_relationship(&self, relationship: Relationship) -> Result<Revision> {
+        self.write_edge(RelationshipWrite::merge(relationship)).await
+    }
+
+    /// Replaces a relationship if it is at the revision that you read, and returns its new revision.
+    ///
+    /// # Errors
+    /// As [`write_relationships`](larder_kernel::GraphStore::write_relationships); `Conflict` if the
+    /// relationship does not exist or is at another revision.
+    pub async fn put_relationship_at(
+        &self,
+        relationship: Relationship,
+        revision: Revision,
+    ) -> Result<Revision> {
+        let at = GraphCondition::AtRevision(revision);
+        self.write_edge(RelationshipWrite::replace(relationship).with_condition(at)).await
+    }
+
+    async fn write_edge(&self, write: RelationshipWrite) -> Result<Revision> {
+        let written = self.write_relationships(vec![write]).await?;
+        let none =
+            || Error::new(ErrorKind::Corrupt, "graph.write_relationships", "the store returned no revision");
+        written.first().map(|written| written.revision).ok_or_else(none)
+    }
+
+    /// Returns a relationship with its revision; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`get_stored_relationships`](larder_kernel::GraphStore::get_stored_relationships).
+    pub async fn get_stored_relationship(
+        &self,
+        relationship: impl TryInto<RelationshipId, Error: Into<Error>> + Send,
+    ) -> Result<Option<StoredRelationship>> {
+        let relationship = id(relationship)?;
+        Ok(self.get_stored_relationships(&[relationship]).await?.pop().flatten())
     }
 
     /// Returns an entity; `None` if it does not exist.

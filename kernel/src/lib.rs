@@ -56,7 +56,7 @@ pub use storage::blob::{
 pub use storage::graph::{
     CypherCapable, CypherRow, DeletedEntity, Direction, Entity, EntityQuery, EntityWrite, GraphCondition,
     GraphCounts, GraphMode, GraphStore, GraphWritten, NeighborQuery, Reached, Relationship,
-    RelationshipQuery, StoredEntity, SubGraph, UpsertReport,
+    RelationshipQuery, RelationshipWrite, StoredEntity, StoredRelationship, SubGraph, UpsertReport,
 };
 pub use storage::history::{
     AppendOptions, Appended, AuthorSet, AuthorTerms, Forked, HistoryEvent, HistoryEventKind, HistoryEvents,

@@ -8,8 +8,8 @@ use larder_kernel::{
     DeletedEntity, Document, Entity, Forked, GraphCounts, GraphWritten, HistoryEvent, HistoryEventKind,
     KeyRevision, KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease, Metadata,
     MetadataReport, Page, PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Removed, Replaced,
-    Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage, SubGraph, Task, ThreadInfo,
-    UpsertReport,
+    Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage, StoredRelationship,
+    SubGraph, Task, ThreadInfo, UpsertReport,
 };
 
 /// The result of a store call, with its size.
@@ -91,6 +91,7 @@ weighs! {
     Entity: |entity| entity.properties.size_bytes();
     StoredEntity: |stored| stored.entity.properties.size_bytes();
     Relationship: |relationship| relationship.properties.size_bytes();
+    StoredRelationship: |stored| stored.relationship.properties.size_bytes();
     Reached: |reached| reached.entity.properties.size_bytes();
     Metadata: Metadata::size_bytes;
     Removed: |removed| removed.messages.iter().map(message).sum();

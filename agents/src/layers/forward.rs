@@ -19,10 +19,10 @@ use larder_kernel::{
     KeyValueQuery, KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata,
     MetadataMode, MetadataReport, MetadataUpdate, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet,
     Page, PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
-    RelationshipId, RelationshipQuery, Removal, Removed, RenameMode, Replaced, Replacement, Result,
-    RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage,
-    SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl,
-    UpsertReport, VectorStore, WorkerId,
+    RelationshipId, RelationshipQuery, RelationshipWrite, Removal, Removed, RenameMode, Replaced,
+    Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity,
+    StoredMessage, StoredRelationship, SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread,
+    ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -94,6 +94,10 @@ fn names_a_revision(write: &KeyValueWrite) -> bool {
         KeyValueWriteKind::Delete { at } => at.is_some(),
         _ => false,
     }
+}
+
+fn is_edge_at_revision(write: &RelationshipWrite) -> bool {
+    matches!(write.condition, GraphCondition::AtRevision(_))
 }
 
 fn task_bytes(task: &NewTask) -> usize {
@@ -172,11 +176,17 @@ forward! {
     around upsert_relationships(relationships: Vec<Relationship>) -> UpsertReport =
         Call::write("graph.upsert_relationships"),
         sum(&relationships, |relationship| relationship.properties.size_bytes());
+    around write_relationships(writes: Vec<RelationshipWrite>) -> Vec<GraphWritten> =
+        Call::write("graph.write_relationships")
+            .effect(Effect::Guarded, writes.iter().any(is_edge_at_revision)),
+        sum(&writes, |write| write.relationship.properties.size_bytes());
     around get_entities(ids: &[EntityId]) -> Vec<Option<Entity>> = Call::read("graph.get_entities");
     around get_stored_entities(ids: &[EntityId]) -> Vec<Option<StoredEntity>> =
         Call::read("graph.get_stored_entities");
     around get_relationships(ids: &[RelationshipId]) -> Vec<Option<Relationship>> =
         Call::read("graph.get_relationships");
+    around get_stored_relationships(ids: &[RelationshipId]) -> Vec<Option<StoredRelationship>> =
+        Call::read("graph.get_stored_relationships");
     around neighbors(entity: &EntityId, query: &NeighborQuery) -> SubGraph = Call::read("graph.neighbors");
     around delete_entity(entity: &EntityId) -> DeletedEntity = Call::write("graph.delete_entity");
     around delete_relationship(relationship: &RelationshipId) -> bool =

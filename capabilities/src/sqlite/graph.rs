@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
     check_entities, check_entity_query, check_entity_writes, check_neighbors, check_relationship_query,
-    check_relationships,
+    check_relationship_writes, check_relationships,
 };
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, GraphWritten,
-    Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result,
-    StoredEntity, SubGraph, UpsertReport, check,
+    Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
+    RelationshipWrite, Result, StoredEntity, StoredRelationship, SubGraph, UpsertReport, check,
 };
 use rusqlite::Connection;
 
@@ -43,6 +43,18 @@ impl SqliteGraphStore {
         let write = move |connection: &Connection| write::write_entities(connection, &namespace, &writes);
         self.engine.write(operation, write).await
     }
+
+    async fn write_edges(
+        &self,
+        operation: &'static str,
+        writes: Vec<RelationshipWrite>,
+    ) -> Result<Vec<GraphWritten>> {
+        let namespace = self.namespace.clone();
+        let write = move |connection: &Connection| {
+            write::write_relationships(connection, &namespace, &writes, operation)
+        };
+        self.engine.write(operation, write).await
+    }
 }
 
 store! {
@@ -50,8 +62,9 @@ store! {
     shows: { engine: &store.engine },
     capabilities: capabilities(&store.engine),
     options: [
-        EntityCondition, EntityMode, NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
-        RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
+        EntityCondition, EntityMode, RelationshipCondition, RelationshipMode, NeighborsDirection, NeighborsTypes,
+        EntitiesType, EntitiesFilter, RelationshipsType, RelationshipsSource, RelationshipsTarget,
+        RelationshipsFilter
     ],
     erase: {
         let namespace = store.namespace.clone();
@@ -74,12 +87,13 @@ impl GraphStore for SqliteGraphStore {
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         check_relationships(&relationships)?;
-        let namespace = self.namespace.clone();
-        self.engine
-            .write("graph.upsert_relationships", move |connection| {
-                write::upsert_relationships(connection, &namespace, &relationships)
-            })
-            .await
+        let writes = relationships.into_iter().map(RelationshipWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write_edges("graph.upsert_relationships", writes).await?))
+    }
+
+    async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        check_relationship_writes(&writes)?;
+        self.write_edges("graph.write_relationships", writes).await
     }
 
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
@@ -106,6 +120,19 @@ impl GraphStore for SqliteGraphStore {
         self.engine
             .read(OPERATION, move |connection| rows::get_relationships(connection, &namespace, &ids))
             .await
+    }
+
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        const OPERATION: &str = "graph.get_stored_relationships";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let (namespace, ids) = (self.namespace.clone(), ids.to_vec());
+        let read = move |connection: &Connection| {
+            ids.iter().map(|id| rows::stored_relationship(connection, &namespace, id)).collect()
+        };
+        self.engine.read(OPERATION, read).await
     }
 
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {

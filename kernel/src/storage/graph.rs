@@ -10,13 +10,15 @@ use async_trait::async_trait;
 
 pub use check::{
     check_cypher, check_entities, check_entity_query, check_entity_writes, check_neighbors,
-    check_relationship_query, check_relationships,
+    check_relationship_query, check_relationship_writes, check_relationships,
 };
 pub use types::{
     CypherRow, DeletedEntity, Direction, Entity, EntityQuery, GraphCounts, NeighborQuery, Reached,
     Relationship, RelationshipQuery, SubGraph, UpsertReport,
 };
-pub use write::{EntityWrite, GraphCondition, GraphMode, GraphWritten, StoredEntity};
+pub use write::{
+    EntityWrite, GraphCondition, GraphMode, GraphWritten, RelationshipWrite, StoredEntity, StoredRelationship,
+};
 
 use super::Store;
 use crate::error::{Error, Result};
@@ -111,6 +113,42 @@ pub trait GraphStore: Store {
         Err(Error::not_implemented("graph.upsert_relationships"))
     }
 
+    /// Writes relationships, each under a condition, and returns their new revisions in the order of the
+    /// writes.
+    ///
+    /// Relationships have revisions of their own, as entities have in [`write_entities`](Self::write_entities).
+    ///
+    /// - **GRAPH-056** Each write of an existing relationship, through `write_relationships` or
+    ///   `upsert_relationships`, gives it a greater revision, and `write_relationships` returns for each
+    ///   relationship its new revision and whether it was created.
+    /// - **GRAPH-057** With `Absent`, a write creates a relationship that does not exist, and fails with
+    ///   `Conflict` if the relationship exists.
+    /// - **GRAPH-058** With `AtRevision`, a write succeeds if the relationship is at that revision, and fails
+    ///   with `Conflict` if the relationship does not exist or is at another revision.
+    /// - **GRAPH-059** With `Merge`, a write replaces the type, the source, the target and the properties that
+    ///   it names, keeps all other properties of an existing relationship, and creates a relationship that
+    ///   does not exist.
+    /// - **GRAPH-060** If the condition of one write fails, or the source or target of one relationship does
+    ///   not exist, no relationship of the batch is written.
+    /// - **GRAPH-061** Of concurrent creations of one relationship, or concurrent writes at one revision,
+    ///   exactly one succeeds, and the others fail with `Conflict`.
+    /// - **GRAPH-062** Concurrent merges of different properties into one relationship lose no property.
+    /// - **GRAPH-063** A merge with a result that exceeds the limits of properties fails with `InvalidInput`
+    ///   and changes no relationship of the batch.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 or more than 1,000 relationships, a duplicate id, or refused properties;
+    /// `NotFound` if a source or target does not exist; `Conflict`.
+    ///
+    /// # Cancellation
+    /// The batch is written completely or not at all.
+    ///
+    /// # Complexity
+    /// O(batch).
+    async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        Err(Error::not_implemented("graph.write_relationships"))
+    }
+
     /// Reads entities by their ids.
     ///
     /// - **GRAPH-011** `get_entities` returns one item for each requested id, in the order of the ids, and
@@ -163,6 +201,29 @@ pub trait GraphStore: Store {
     /// O(ids).
     async fn get_relationships(&self, ids: &[RelationshipId]) -> Result<Vec<Option<Relationship>>> {
         Err(Error::not_implemented("graph.get_relationships"))
+    }
+
+    /// Reads relationships by their ids, each with its revision.
+    ///
+    /// - **GRAPH-064** `get_stored_relationships` returns one item for each requested id, in the order of the
+    ///   ids: the relationship with the revision of its last write, and `None` for a relationship that does
+    ///   not exist.
+    /// - **GRAPH-065** A relationship that is created again after its deletion, or after the deletion of its
+    ///   source or target, gets a revision that it never had.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more than 10,000 ids.
+    ///
+    /// # Cancellation
+    /// Dropping the future needs no cleanup.
+    ///
+    /// # Complexity
+    /// O(ids).
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        Err(Error::not_implemented("graph.get_stored_relationships"))
     }
 
     /// Traverses the graph from an entity, breadth first, and returns the entities and relationships reached.
@@ -310,8 +371,9 @@ pub trait GraphStore: Store {
 ///
 /// An entity is a node with the label `Entity` and the properties `id`, `type` and `properties`, and its
 /// revision in the property `revision`. A relationship is an edge of the type `Relationship` from its source
-/// to its target, with the properties `id`, `type`, `source`, `target` and `properties`. The types of the
-/// contract are data and not labels, because they may contain any text:
+/// to its target, with the properties `id`, `type`, `source`, `target` and `properties`, and its revision in
+/// the property `revision`. The types of the contract are data and not labels, because they may contain any
+/// text:
 ///
 /// ```text
 /// MATCH (person:Entity {type: 'person'})-[r:Relationship {type: 'knows'}]->(friend:Entity)

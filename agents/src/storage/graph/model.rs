@@ -8,8 +8,8 @@ use std::sync::Arc;
 use larder_kernel::check::size;
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, ErrorKind, GraphWritten,
-    OptionSet, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result, Revision,
-    UpsertReport,
+    OptionSet, Relationship, RelationshipId, RelationshipQuery, RelationshipType, RelationshipWrite, Result,
+    Revision,
 };
 use petgraph::Direction as Way;
 use petgraph::graph::{EdgeIndex, NodeIndex};
@@ -40,6 +40,8 @@ pub(super) struct Graph {
     pub(super) ids: Ids,
     /// The revisions of the entities, by their numbers.
     revisions: Vec<u64>,
+    /// The revisions of the relationships, by their numbers.
+    edge_revisions: Vec<u64>,
     /// The greatest revision so far. An erasure keeps it.
     last_revision: u64,
     entities_by_type: ByType<EntityType, EntityId>,
@@ -173,53 +175,73 @@ impl Graph {
         GraphWritten::new(Revision::new(revision), known.is_none())
     }
 
-    pub(super) fn upsert_relationships(
-        &mut self,
-        backend: &MemoryBackend,
-        relationships: Vec<Relationship>,
-    ) -> Result<UpsertReport> {
-        const OPERATION: &str = "graph.upsert_relationships";
-        let mut report = UpsertReport::default();
-        let (mut freed, mut needed) = (0, 0);
-        let mut writes = Vec::with_capacity(relationships.len());
-        for relationship in relationships {
-            let source = self.end(OPERATION, "relationship.source", &relationship.source)?;
-            let target = self.end(OPERATION, "relationship.target", &relationship.target)?;
-            needed += relationship_bytes(&relationship);
-            match self.relationship(&relationship.id) {
-                Some(there) => {
-                    freed += relationship_bytes(there);
-                    report.replaced += 1;
-                }
-                None => report.created += 1,
-            }
-            writes.push((source, target, relationship));
-        }
-        full(OPERATION, self.relationships.len(), report.created)?;
-        self.adjust_quota(OPERATION, backend, freed, needed)?;
-        for (source, target, relationship) in writes {
-            self.write_relationship(source, target, relationship);
-        }
-        Ok(report)
+    pub(super) fn stored_relationship(&self, id: &RelationshipId) -> Option<(Revision, &Arc<Relationship>)> {
+        let edge = *self.relationships.get(id)?;
+        let revision = self.edge_revisions.get(edge.index()).copied().unwrap_or(0);
+        Some((Revision::new(revision), self.graph.edge_weight(edge)?))
     }
 
-    fn write_relationship(&mut self, source: NodeIndex, target: NodeIndex, relationship: Relationship) {
-        let edge = self.relationships.get(&relationship.id).copied();
-        let edge = edge.filter(|edge| self.graph.edge_endpoints(*edge) == Some((source, target)));
+    pub(super) fn write_relationships(
+        &mut self,
+        operation: &'static str,
+        backend: &MemoryBackend,
+        writes: Vec<RelationshipWrite>,
+    ) -> Result<Vec<GraphWritten>> {
+        let (mut freed, mut needed, mut created) = (0, 0, 0);
+        let mut ready = Vec::with_capacity(writes.len());
+        for write in writes {
+            let stored = self.stored_relationship(&write.relationship.id);
+            let relationship = match write.options() {
+                OptionSet::NONE => write.relationship,
+                _ => write.apply(stored.map(|(revision, there)| (revision, &there.properties)))?,
+            };
+            let source = self.end(operation, "relationship.source", &relationship.source)?;
+            let target = self.end(operation, "relationship.target", &relationship.target)?;
+            needed += relationship_bytes(&relationship);
+            match stored {
+                Some((_, there)) => freed += relationship_bytes(there),
+                None => created += 1,
+            }
+            ready.push((source, target, relationship));
+        }
+        full(operation, self.relationships.len(), created)?;
+        self.adjust_quota(operation, backend, freed, needed)?;
+        let write = |(source, target, relationship)| self.write_relationship(source, target, relationship);
+        Ok(ready.into_iter().map(write).collect())
+    }
+
+    fn write_relationship(
+        &mut self,
+        source: NodeIndex,
+        target: NodeIndex,
+        relationship: Relationship,
+    ) -> GraphWritten {
+        let known = self.relationships.get(&relationship.id).copied();
+        let kept = known.filter(|edge| self.graph.edge_endpoints(*edge) == Some((source, target)));
         let relationship = Arc::new(relationship);
         // If the ends are the same, the edge is updated in place, because removing an edge scans the lists of
         // its ends.
-        if let Some(weight) = edge.and_then(|edge| self.graph.edge_weight_mut(edge)) {
+        let edge = if let Some((edge, weight)) =
+            kept.and_then(|edge| Some((edge, self.graph.edge_weight_mut(edge)?)))
+        {
             let old = std::mem::replace(weight, relationship.clone());
             remove(&mut self.relationships_by_type, &old.relationship_type, &old.id);
+            edge
         } else {
             self.unlink(&relationship.id);
             let edge = self.graph.add_edge(source, target, relationship.clone());
             self.adjacency[Way::Outgoing.index()].add(source, target);
             self.adjacency[Way::Incoming.index()].add(target, source);
             self.relationships.insert(relationship.id.clone(), edge);
-        }
+            edge
+        };
         add(&mut self.relationships_by_type, &relationship.relationship_type, &relationship.id);
+        self.last_revision += 1;
+        if self.edge_revisions.len() <= edge.index() {
+            self.edge_revisions.resize(edge.index() + 1, 0);
+        }
+        self.edge_revisions[edge.index()] = self.last_revision;
+        GraphWritten::new(Revision::new(self.last_revision), known.is_none())
     }
 
     fn end(&self, operation: &'static str, field: &'static str, id: &EntityId) -> Result<NodeIndex> {

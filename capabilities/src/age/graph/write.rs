@@ -3,23 +3,20 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, OptionSet, Relationship, RelationshipId,
-    UpsertReport,
-};
+use larder_kernel::{DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, RelationshipId};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use super::rows::{field, record, revision};
 use crate::age::agtype;
-use crate::age::schema::{GraphName, or_empty};
+use crate::age::schema::GraphName;
 use crate::postgres::failure::Fallible;
-use crate::postgres::graph::upsert::{self, check_ends, ends, in_order, report, written};
+use crate::postgres::graph::upsert::{self, are_plain, in_order, written};
 
 const OPERATION: &str = "graph.write_entities";
 
-/// The properties of a node with the next revision. The number is drawn after the row is locked, so the
-/// revisions of a node only increase.
+/// The properties of a node or an edge with the next revision. The number is drawn after the row is locked, so
+/// the revisions of an item only increase.
 macro_rules! revised {
     ($properties:literal) => {
         concat!(
@@ -31,6 +28,8 @@ macro_rules! revised {
     };
 }
 
+pub(super) use revised;
+
 /// Writes entities. An existing entity keeps its node, and so its relationships.
 pub(super) async fn write_entities(
     connection: &mut PgConnection,
@@ -38,7 +37,7 @@ pub(super) async fn write_entities(
     writes: &[EntityWrite],
 ) -> Fallible<Vec<GraphWritten>> {
     let entities: Vec<&Entity> = writes.iter().map(|write| &write.entity).collect();
-    if writes.iter().all(|write| write.options() == OptionSet::NONE) {
+    if are_plain(writes) {
         let rows = insert(connection, graph, &entities, revised!("excluded.properties")).await?;
         return in_order(OPERATION, writes, &written(&rows)?);
     }
@@ -114,64 +113,6 @@ async fn update(
 /// Returns the ids of entities and the properties of their nodes.
 fn columns<'e>(entities: impl IntoIterator<Item = &'e Entity>) -> (Vec<&'e str>, Vec<String>) {
     entities.into_iter().map(|entity| (entity.id.as_str(), agtype::of_entity(entity))).unzip()
-}
-
-/// Writes relationships whose ends exist and stay until the transaction ends.
-pub(super) async fn upsert_relationships(
-    connection: &mut PgConnection,
-    graph: &GraphName,
-    relationships: &[Relationship],
-) -> Fallible<UpsertReport> {
-    // If the graph does not exist, no end exists.
-    check_ends(relationships, &or_empty(hold_ends(connection, graph, relationships).await)?)?;
-    let part = |part: fn(&Relationship) -> &str| -> Vec<&str> { relationships.iter().map(part).collect() };
-    let records: Vec<String> = relationships.iter().map(agtype::of_relationship).collect();
-    let sql = format!(
-        concat!(
-            r#"INSERT INTO {graph}."Relationship" (start_id, end_id, properties)
-               SELECT s.id, t.id, ag_catalog.agtype_in(pg_catalog.textout(given.record))
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-                   AS given (id, source, target, record)
-               JOIN {graph}."Entity" s ON "#,
-            field!("s", "id"),
-            r#" = given.source JOIN {graph}."Entity" t ON "#,
-            field!("t", "id"),
-            r#" = given.target
-               ORDER BY given.id COLLATE "C"
-               ON CONFLICT ((ag_catalog.agtype_object_field_text(properties, 'id')) COLLATE "C")
-               DO UPDATE SET start_id = excluded.start_id, end_id = excluded.end_id,
-                   properties = excluded.properties
-               RETURNING (xmax = 0) AS created"#
-        ),
-        graph = graph.name
-    );
-    let rows = sqlx::query(AssertSqlSafe(sql))
-        .bind(part(|relationship| relationship.id.as_str()))
-        .bind(part(|relationship| relationship.source.as_str()))
-        .bind(part(|relationship| relationship.target.as_str()))
-        .bind(records)
-        .fetch_all(connection)
-        .await?;
-    report(&rows)
-}
-
-/// Protects the entities at the ends from deletion, and returns the existing ones.
-async fn hold_ends(
-    connection: &mut PgConnection,
-    graph: &GraphName,
-    relationships: &[Relationship],
-) -> Fallible<Vec<PgRow>> {
-    let sql = format!(
-        concat!(
-            "SELECT ",
-            field!("e", "id"),
-            r#" FROM {}."Entity" e WHERE "#,
-            field!("e", "id"),
-            " = ANY($1) ORDER BY 1 FOR KEY SHARE"
-        ),
-        graph.name
-    );
-    Ok(sqlx::query(AssertSqlSafe(sql)).bind(ends(relationships)).fetch_all(connection).await?)
 }
 
 /// Deletes an entity and its relationships.

@@ -3,14 +3,11 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, Namespace, OptionSet, Relationship,
-    RelationshipId, UpsertReport,
-};
+use larder_kernel::{DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, Namespace, RelationshipId};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use super::upsert::{self, check_ends, ends, in_order, report, written};
+use super::upsert::{self, are_plain, in_order, written};
 use crate::postgres::decode;
 use crate::postgres::encode::metadata_text;
 use crate::postgres::failure::Fallible;
@@ -24,7 +21,7 @@ pub(super) async fn write_entities(
     writes: &[EntityWrite],
 ) -> Fallible<Vec<GraphWritten>> {
     let entities: Vec<&Entity> = writes.iter().map(|write| &write.entity).collect();
-    if writes.iter().all(|write| write.options() == OptionSet::NONE) {
+    if are_plain(writes) {
         let rows = insert(connection, namespace, &entities, REPLACE).await?;
         return in_order(OPERATION, writes, &written(&rows)?);
     }
@@ -103,55 +100,6 @@ fn columns<'e>(entities: &[&'e Entity]) -> Fallible<(Vec<&'e str>, Vec<&'e str>,
         entities.iter().map(|entity| entity.entity_type.as_str()).collect(),
         entities.iter().map(|entity| metadata_text(&entity.properties)).collect::<Fallible<_>>()?,
     ))
-}
-
-/// Writes relationships whose ends exist and stay until the transaction ends.
-pub(super) async fn upsert_relationships(
-    connection: &mut PgConnection,
-    namespace: &Namespace,
-    relationships: &[Relationship],
-) -> Fallible<UpsertReport> {
-    hold_ends(connection, namespace, relationships).await?;
-    let part = |part: fn(&Relationship) -> &str| -> Vec<&str> { relationships.iter().map(part).collect() };
-    let properties = relationships
-        .iter()
-        .map(|relationship| metadata_text(&relationship.properties))
-        .collect::<Fallible<Vec<String>>>()?;
-    let rows = sqlx::query(
-        r#"INSERT INTO larder.relationships (namespace, id, relationship_type, source, target, properties)
-           SELECT $1, given.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-               AS given (id, kind, source, target, properties)
-           ORDER BY given.id COLLATE "C"
-           ON CONFLICT (namespace, id) DO UPDATE SET relationship_type = excluded.relationship_type,
-               source = excluded.source, target = excluded.target, properties = excluded.properties,
-               replaced = true
-           RETURNING NOT relationships.replaced AS created"#,
-    )
-    .bind(namespace.as_str())
-    .bind(part(|relationship| relationship.id.as_str()))
-    .bind(part(|relationship| relationship.relationship_type.as_str()))
-    .bind(part(|relationship| relationship.source.as_str()))
-    .bind(part(|relationship| relationship.target.as_str()))
-    .bind(properties)
-    .fetch_all(connection)
-    .await?;
-    report(&rows)
-}
-
-/// Protects the entities at the ends from deletion, and rejects relationships with a missing end.
-async fn hold_ends(
-    connection: &mut PgConnection,
-    namespace: &Namespace,
-    relationships: &[Relationship],
-) -> Fallible<()> {
-    let rows = sqlx::query(
-        "SELECT id FROM larder.entities WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR KEY SHARE",
-    )
-    .bind(namespace.as_str())
-    .bind(ends(relationships))
-    .fetch_all(connection)
-    .await?;
-    check_ends(relationships, &rows)
 }
 
 /// Deletes an entity and its relationships.

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityWrite, Error, ErrorKind, GraphWritten, Namespace, OptionSet,
-    Relationship, RelationshipId, Revision, UpsertReport, check,
+    Relationship, RelationshipId, RelationshipWrite, Revision, check,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::{entity_key, stored_entity};
+use super::rows::{entity_key, stored_entity, stored_relationship};
 use crate::sqlite::failure::Fallible;
 use crate::sqlite::value::{count, length, metadata_text};
 
@@ -25,11 +25,7 @@ pub(super) fn write_entities(
     let mut insert = connection.prepare_cached(
         "INSERT INTO entities (namespace, id, entity_type, revision, properties) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
-    let mut revision: i64 = connection
-        .prepare_cached(
-            "UPDATE entity_revisions SET last_revision = last_revision + ?1 RETURNING last_revision - ?1",
-        )?
-        .query_row([length(writes.len())], |row| row.get(0))?;
+    let mut revision = reserved_revisions(connection, writes.len())?;
     let mut written = Vec::with_capacity(writes.len());
     for write in writes {
         let entity = match write.options() {
@@ -56,46 +52,79 @@ fn applied(connection: &Connection, namespace: &Namespace, write: &EntityWrite) 
 }
 
 /// Writes relationships whose ends exist.
-pub(super) fn upsert_relationships(
+pub(super) fn write_relationships(
     connection: &Connection,
     namespace: &Namespace,
-    relationships: &[Relationship],
-) -> Fallible<UpsertReport> {
+    writes: &[RelationshipWrite],
+    operation: &'static str,
+) -> Fallible<Vec<GraphWritten>> {
     let mut update = connection.prepare_cached(
-        "UPDATE relationships SET relationship_type = ?3, source = ?4, target = ?5, properties = ?6
+        "UPDATE relationships SET relationship_type = ?3, source = ?4, target = ?5, revision = ?6, properties = ?7
          WHERE namespace = ?1 AND id = ?2",
     )?;
     let mut insert = connection.prepare_cached(
-        "INSERT INTO relationships (namespace, id, relationship_type, source, target, properties)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO relationships (namespace, id, relationship_type, source, target, revision, properties)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
-    let mut report = UpsertReport::default();
-    for relationship in relationships {
+    let mut revision = reserved_revisions(connection, writes.len())?;
+    let mut written = Vec::with_capacity(writes.len());
+    for write in writes {
+        let relationship = match write.options() {
+            OptionSet::NONE => Cow::Borrowed(&write.relationship),
+            _ => Cow::Owned(applied_relationship(connection, namespace, write)?),
+        };
+        revision += 1;
         let properties = metadata_text(&relationship.properties)?;
         let values = params![
             namespace.as_str(),
             relationship.id.as_str(),
             relationship.relationship_type.as_str(),
-            end(connection, namespace, &relationship.source, "relationship.source")?,
-            end(connection, namespace, &relationship.target, "relationship.target")?,
+            end(connection, namespace, &relationship.source, operation, "relationship.source")?,
+            end(connection, namespace, &relationship.target, operation, "relationship.target")?,
+            revision,
             properties
         ];
-        if update.execute(values)? > 0 {
-            report.replaced += 1;
-        } else {
+        let created = update.execute(values)? == 0;
+        if created {
             insert.execute(values)?;
-            report.created += 1;
         }
+        written.push(GraphWritten::new(Revision::new(count(revision)?), created));
     }
-    Ok(report)
+    Ok(written)
+}
+
+/// Returns the relationship that a write stores, if its condition holds.
+fn applied_relationship(
+    connection: &Connection,
+    namespace: &Namespace,
+    write: &RelationshipWrite,
+) -> Fallible<Relationship> {
+    let stored = stored_relationship(connection, namespace, &write.relationship.id)?;
+    let stored = stored.as_ref().map(|stored| (stored.revision, &stored.relationship.properties));
+    Ok(write.apply(stored)?)
+}
+
+/// Reserves revisions for as many writes, and returns the number before the first.
+fn reserved_revisions(connection: &Connection, writes: usize) -> Fallible<i64> {
+    Ok(connection
+        .prepare_cached(
+            "UPDATE entity_revisions SET last_revision = last_revision + ?1 RETURNING last_revision - ?1",
+        )?
+        .query_row([length(writes)], |row| row.get(0))?)
 }
 
 /// Returns the row of the entity at one end of a relationship.
-fn end(connection: &Connection, namespace: &Namespace, id: &EntityId, field: &'static str) -> Fallible<i64> {
+fn end(
+    connection: &Connection,
+    namespace: &Namespace,
+    id: &EntityId,
+    operation: &'static str,
+    field: &'static str,
+) -> Fallible<i64> {
     entity_key(connection, namespace, id)?.ok_or_else(|| {
         Error::new(
             ErrorKind::NotFound,
-            "graph.upsert_relationships",
+            operation,
             "the source or target entity does not exist; write the entities first",
         )
         .with_field(field)

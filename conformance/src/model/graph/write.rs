@@ -9,7 +9,7 @@ use crate::model::compare::{Checked, Expected, answered, holds};
 use crate::model::recorder::{Recorder, json};
 
 /// A revision that no store assigns.
-const FAR: Revision = Revision::new(1 << 62);
+pub(super) const FAR: Revision = Revision::new(1 << 62);
 
 fn name(entity: &Entity, revision: Revision) -> String {
     format!("{}#{revision}", entity.id)

@@ -3,7 +3,8 @@
 use larder_agents::storage::InMemoryGraphStore;
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, NeighborQuery, Page, PageRequest,
-    Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity, SubGraph,
+    Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity, StoredRelationship,
+    SubGraph,
 };
 
 use super::{COUNT_MAX, ITEMS_MAX, ROWS_MAX, cut};
@@ -17,6 +18,9 @@ macro_rules! wrong {
     };
     ($self:ident $contract:ident get_stored_entities($ids:ident)) => {
         $self.get_stored_entities_wrongly($ids).await
+    };
+    ($self:ident $contract:ident get_stored_relationships($ids:ident)) => {
+        $self.get_stored_relationships_wrongly($ids).await
     };
     ($self:ident $contract:ident get_relationships($ids:ident)) => {
         $self.get_relationships_wrongly($ids).await
@@ -45,6 +49,7 @@ wrong_stores! { Graph GraphStore over InMemoryGraphStore with with_graph, wrong;
     reading_ends_after_5000_entities: EntitiesGetCut => ["GRAPH-011"],
     reading_ends_after_5000_stored_entities: StoredGetCut => ["GRAPH-053"],
     reading_ends_after_5000_relationships: RelationshipsGetCut => ["GRAPH-012"],
+    reading_ends_after_5000_stored_relationships: StoredRelationshipsGetCut => ["GRAPH-064"],
     a_walk_reaches_5000_entities: WalkCut => ["GRAPH-027"],
     a_walk_returns_10000_relationships: WalkRelationshipsCut => ["GRAPH-024"],
     a_deletion_counts_10000_relationships: DeletionCut => ["GRAPH-031"],
@@ -75,6 +80,17 @@ impl Wrong {
     async fn get_entities_wrongly(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
         let found = self.inner.get_entities(ids).await?;
         Ok(if self.defect == Defect::EntitiesGetCut { lose(found) } else { found })
+    }
+
+    async fn get_stored_relationships_wrongly(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        let mut found = self.inner.get_stored_relationships(ids).await?;
+        if self.defect == Defect::StoredRelationshipsGetCut {
+            found.iter_mut().skip(ROWS_MAX).for_each(|found| *found = None);
+        }
+        Ok(found)
     }
 
     async fn get_stored_entities_wrongly(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {

@@ -3,7 +3,7 @@
 use larder_kernel::limits::{BATCH_GRAPH_ITEMS_MAX, PAGE_ITEMS_MAX};
 use larder_kernel::{
     Contract, Entity, EntityQuery, EntityType, EntityWrite, Filter, GraphCounts, GraphStore, Metadata,
-    NeighborQuery, Relationship, RelationshipQuery,
+    NeighborQuery, Relationship, RelationshipQuery, RelationshipWrite,
 };
 
 use super::support::{
@@ -22,6 +22,8 @@ pub(crate) fn rows() -> Vec<Row> {
         ("upsert_entities", case!(Graph, "GRAPH-003", many_entities_are_created_and_replaced)),
         ("write_entities", case!(Graph, "GRAPH-045", many_writes_return_their_revisions)),
         ("upsert_relationships", case!(Graph, "GRAPH-009", two_entities_have_many_relationships)),
+        ("write_relationships", case!(Graph, "GRAPH-056", many_writes_of_relationships_return_revisions)),
+        ("get_stored_relationships", case!(Graph, "GRAPH-064", many_stored_relationships_are_read)),
         ("get_entities", case!(Graph, "GRAPH-011", many_entities_are_read_in_the_order_of_ids)),
         ("get_stored_entities", case!(Graph, "GRAPH-053", many_stored_entities_are_read)),
         ("get_relationships", case!(Graph, "GRAPH-012", many_relationships_are_read)),
@@ -112,6 +114,39 @@ async fn many_writes_return_their_revisions(context: Context) -> CaseResult {
                 expect::that(greater, "a greater revision", written)?;
             }
         }
+    }
+    Ok(())
+}
+
+async fn many_writes_of_relationships_return_revisions(context: Context) -> CaseResult {
+    let (Handles { a, b }, many) = (context.graph().await?, context.many(CONTRACT));
+    store_all(&*a, &entities(2)?, &[]).await?;
+    for round in 0..2 {
+        for batch in parallel(many)?.chunks(BATCH_GRAPH_ITEMS_MAX) {
+            let ids: Vec<_> = batch.iter().map(|relationship| relationship.id.clone()).collect();
+            let before = b.get_stored_relationships(&ids).await?;
+            let writes = batch.iter().cloned().map(RelationshipWrite::merge).collect();
+            let written = a.write_relationships(writes).await?;
+            expect::equal("the number of results", &written.len(), &batch.len())?;
+            for (written, before) in written.iter().zip(before) {
+                expect::equal("whether the relationship was created", &written.created, &(round == 0))?;
+                let greater = before.is_none_or(|before| written.revision.get() > before.revision.get());
+                expect::that(greater, "a greater revision", written)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn many_stored_relationships_are_read(context: Context) -> CaseResult {
+    let (stores, many) = large(&context).await?;
+    let expected = parallel(many)?;
+    for batch in expected.chunks(PAGE_ITEMS_MAX) {
+        let ids: Vec<_> = batch.iter().map(|relationship| relationship.id.clone()).collect();
+        let found = stores.b.get_stored_relationships(&ids).await?;
+        let found: Vec<_> = found.into_iter().flatten().map(|stored| stored.relationship).collect();
+        expect::equal("the number of relationships", &found.len(), &batch.len())?;
+        expect::that(found == batch, "the relationships in the order of the ids", found.first())?;
     }
     Ok(())
 }

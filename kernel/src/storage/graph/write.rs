@@ -1,4 +1,6 @@
-//! Conditional and merging writes of entities.
+//! Conditional and merging writes of entities and relationships.
+
+mod relationship;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +11,12 @@ use crate::metadata::Metadata;
 use crate::position::Revision;
 use crate::storage::options::{OptionSet, RequestOption};
 
+pub(super) use relationship::OPERATION as RELATIONSHIPS_OPERATION;
+pub use relationship::{RelationshipWrite, StoredRelationship};
+
 pub(super) const OPERATION: &str = "graph.write_entities";
 
-/// The condition of an entity's write.
+/// The condition of a write of an entity or a relationship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,13 +24,44 @@ pub enum GraphCondition {
     /// The write is unconditional.
     #[default]
     None,
-    /// The entity does not exist.
+    /// The item does not exist.
     Absent,
-    /// The entity is at this revision.
+    /// The item is at this revision.
     AtRevision(Revision),
 }
 
-/// The effect of a write on the properties of an existing entity.
+/// The reason for which a condition does not hold.
+enum Violation {
+    /// The item exists.
+    Exists,
+    /// The item is at another revision.
+    Differs,
+    /// The item does not exist.
+    Missing,
+}
+
+impl GraphCondition {
+    fn violation(self, stored: Option<Revision>) -> Option<Violation> {
+        match (self, stored) {
+            (Self::None, _) | (Self::Absent, None) => None,
+            (Self::AtRevision(wanted), Some(stored)) if wanted == stored => None,
+            (Self::Absent, Some(_)) => Some(Violation::Exists),
+            (Self::AtRevision(_), Some(_)) => Some(Violation::Differs),
+            (Self::AtRevision(_), None) => Some(Violation::Missing),
+        }
+    }
+}
+
+/// Returns the stored properties with the given ones added or replaced.
+fn merged(stored: &Metadata, given: &Metadata) -> Metadata {
+    let mut merged = stored.clone();
+    for (name, value) in given.iter() {
+        merged.insert(name, value.clone());
+    }
+    merged
+}
+
+/// The effect of a write on the properties of an existing entity or relationship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -113,10 +149,7 @@ impl EntityWrite {
         let (GraphMode::Merge, Some((_, stored))) = (self.mode, stored) else {
             return Ok(self.entity.clone());
         };
-        let mut merged = stored.clone();
-        for (name, value) in self.entity.properties.iter() {
-            merged.insert(name, value.clone());
-        }
+        let merged = merged(stored, &self.entity.properties);
         merged.check(OPERATION, "entity.properties")?;
         Ok(Entity::new(self.entity.id.clone(), self.entity.entity_type.clone()).with_properties(merged))
     }
@@ -126,16 +159,15 @@ impl EntityWrite {
     /// # Errors
     /// `Conflict` if the condition does not hold.
     pub fn check_condition(&self, stored: Option<Revision>) -> Result<()> {
-        let message = match (self.condition, stored) {
-            (GraphCondition::None, _) | (GraphCondition::Absent, None) => return Ok(()),
-            (GraphCondition::AtRevision(wanted), Some(stored)) if wanted == stored => return Ok(()),
-            (GraphCondition::Absent, Some(_)) => {
+        let Some(violation) = self.condition.violation(stored) else { return Ok(()) };
+        let message = match violation {
+            Violation::Exists => {
                 "an entity of the batch exists; read it, and write it at its revision or merge into it"
             }
-            (GraphCondition::AtRevision(_), Some(_)) => {
+            Violation::Differs => {
                 "an entity of the batch has another revision; read it again and repeat the change"
             }
-            (GraphCondition::AtRevision(_), None) => {
+            Violation::Missing => {
                 "an entity of the batch does not exist; write it with the condition `Absent`"
             }
         };
@@ -149,13 +181,13 @@ impl From<Entity> for EntityWrite {
     }
 }
 
-/// The result of an entity's write.
+/// The result of the write of an entity or a relationship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GraphWritten {
     /// The new revision.
     pub revision: Revision,
-    /// `true` if the write created the entity.
+    /// `true` if the write created the item.
     pub created: bool,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_kernel::storage::graph::{check_entities, check_relationships};
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityType, Error, Metadata, Relationship, RelationshipId,
-    RelationshipType, Result, UpsertReport, check, limits,
+    RelationshipType, RelationshipWrite, Result, UpsertReport, check, limits,
 };
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,10 @@ pub(crate) struct RelationshipsInput {
     /// 1 to 1,000 relationships, each id once.
     #[schemars(length(min = 1, max = 1000))]
     relationships: Vec<RelationshipInput>,
+    /// `merge` keeps the properties of an existing relationship that the call does not name; `replace` drops
+    /// them. `merge` by default.
+    #[serde(default)]
+    mode: Mode,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -161,7 +165,14 @@ pub(crate) async fn upsert_relationships(
         relationships.push(relationship);
     }
     check_relationships(&relationships)?;
-    let report = shared.stores.graph()?.upsert_relationships(relationships).await?;
+    let graph = shared.stores.graph()?;
+    let report = match input.mode {
+        Mode::Replace => graph.upsert_relationships(relationships).await?,
+        Mode::Merge => {
+            let writes = relationships.into_iter().map(RelationshipWrite::merge).collect();
+            UpsertReport::of(&graph.write_relationships(writes).await?)
+        }
+    };
     Ok(UpsertOutput::new(report, ids))
 }
 
