@@ -1,9 +1,9 @@
 //! Entities and relationships.
 
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityType, EntityWrite, Error, ErrorKind, GraphCondition, Metadata,
-    NeighborQuery, Relationship, RelationshipId, RelationshipType, RelationshipWrite, Result, Revision,
-    StoredEntity, StoredRelationship, SubGraph,
+    DeletedEntity, Entity, EntityId, EntityType, EntityWrite, Error, ErrorKind, GraphCondition, GraphStore,
+    Metadata, NeighborQuery, Outcome, Relationship, RelationshipId, RelationshipType, RelationshipWrite,
+    Result, Revision, StoredEntity, StoredRelationship, SubGraph,
 };
 
 use crate::handle::{handle, id};
@@ -120,8 +120,8 @@ impl Graph {
     /// existing relationship keeps its other properties; a relationship that does not exist is created.
     ///
     /// # Errors
-    /// As [`write_relationships`](larder_kernel::GraphStore::write_relationships); `NotFound` if an entity does
-    /// not exist.
+    /// As [`write_relationships`](larder_kernel::GraphStore::write_relationships); `NotFound` if an entity
+    /// does not exist.
     pub async fn merge_relationship(&self, relationship: Relationship) -> Result<Revision> {
         self.write_edge(RelationshipWrite::merge(relationship)).await
     }
@@ -210,15 +210,28 @@ impl Graph {
         self.provider().neighbors(&entity, &NeighborQuery::default()).await
     }
 
-    /// Deletes an entity with its relationships.
+    /// Deletes an entity with all its relationships, in steps of at most 10,000 relationships. After an
+    /// error, some relationships may be deleted; call it again.
     ///
     /// # Errors
-    /// As [`delete_entity`](larder_kernel::GraphStore::delete_entity).
+    /// As [`delete_entity`](larder_kernel::GraphStore::delete_entity), with the outcome `Unknown` if an
+    /// earlier step deleted relationships.
     pub async fn delete(
         &self,
         entity: impl TryInto<EntityId, Error: Into<Error>> + Send,
     ) -> Result<DeletedEntity> {
         let entity = id(entity)?;
-        self.delete_entity(&entity).await
+        delete_in_steps(self.provider().as_ref(), &entity).await
     }
+}
+
+/// Deletes an entity with all its relationships, however many.
+pub(crate) async fn delete_in_steps(store: &dyn GraphStore, entity: &EntityId) -> Result<DeletedEntity> {
+    let mut total = store.delete_entity(entity).await?;
+    while total.more {
+        let next = store.delete_entity(entity).await;
+        let next = next.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+        total = DeletedEntity::new(true, total.relationships + next.relationships).with_more(next.more);
+    }
+    Ok(total)
 }

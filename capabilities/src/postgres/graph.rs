@@ -22,6 +22,7 @@ use larder_kernel::{
 
 use super::Postgres;
 use super::engine::Engine;
+use crate::steps::Steps;
 
 impl Postgres {
     /// Returns the graph store of `namespace`.
@@ -65,15 +66,22 @@ store! {
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
     options: [
-        EntityCondition, EntityMode, RelationshipCondition, RelationshipMode, NeighborsDirection, NeighborsTypes,
-        EntitiesType, EntitiesFilter, RelationshipsType, RelationshipsSource, RelationshipsTarget,
-        RelationshipsFilter
+        EntityCondition, EntityMode, RelationshipCondition, RelationshipMode, NeighborsDirection,
+        NeighborsTypes, EntitiesType, EntitiesFilter, RelationshipsType, RelationshipsSource,
+        RelationshipsTarget, RelationshipsFilter
     ],
-    erase: store.engine
-        .transaction("graph.erase", &store.namespace, |connection, namespace| {
-            Box::pin(write::erase(connection, namespace))
-        })
-        .await,
+    erase: {
+        let mut steps = Steps::default();
+        for delete in write::ERASE {
+            let step = || {
+                store.engine.transaction("graph.erase", &store.namespace, move |connection, namespace| {
+                    write::erase_step(connection, namespace, delete)
+                })
+            };
+            steps.run(step).await?;
+        }
+        Ok(())
+    },
 }
 
 #[async_trait]

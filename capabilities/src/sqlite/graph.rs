@@ -20,6 +20,7 @@ use rusqlite::Connection;
 
 use super::engine::{Engine, ReadBudget};
 use super::{Sqlite, capabilities};
+use crate::steps::Steps;
 use traversal::Traversal;
 
 impl Sqlite {
@@ -62,13 +63,21 @@ store! {
     shows: { engine: &store.engine },
     capabilities: capabilities(&store.engine),
     options: [
-        EntityCondition, EntityMode, RelationshipCondition, RelationshipMode, NeighborsDirection, NeighborsTypes,
-        EntitiesType, EntitiesFilter, RelationshipsType, RelationshipsSource, RelationshipsTarget,
-        RelationshipsFilter
+        EntityCondition, EntityMode, RelationshipCondition, RelationshipMode, NeighborsDirection,
+        NeighborsTypes, EntitiesType, EntitiesFilter, RelationshipsType, RelationshipsSource,
+        RelationshipsTarget, RelationshipsFilter
     ],
     erase: {
-        let namespace = store.namespace.clone();
-        store.engine.write("graph.erase", move |connection| write::erase(connection, &namespace)).await
+        let mut steps = Steps::default();
+        for delete in write::ERASE {
+            let step = || {
+                let namespace = store.namespace.clone();
+                let step = move |connection: &Connection| write::erase_step(connection, &namespace, delete);
+                store.engine.write("graph.erase", step)
+            };
+            steps.run(step).await?;
+        }
+        Ok(())
     },
 }
 

@@ -329,7 +329,7 @@ impl GraphStore for Wrong {
             for one in self.touching(&entity).await? {
                 let other = if one.source == entity { one.target } else { one.source };
                 if other != entity {
-                    self.inner.delete_entity(&other).await?;
+                    let _ = self.inner.delete_entity(&other).await?;
                 }
             }
         }

@@ -116,7 +116,7 @@ pub trait GraphStore: Store {
     /// Writes relationships, each under a condition, and returns their new revisions in the order of the
     /// writes.
     ///
-    /// Relationships have revisions of their own, as entities have in [`write_entities`](Self::write_entities).
+    /// Relationships have revisions, as entities have ([`write_entities`](Self::write_entities)).
     ///
     /// - **GRAPH-056** Each write of an existing relationship, through `write_relationships` or
     ///   `upsert_relationships`, gives it a greater revision, and `write_relationships` returns for each
@@ -125,9 +125,9 @@ pub trait GraphStore: Store {
     ///   `Conflict` if the relationship exists.
     /// - **GRAPH-058** With `AtRevision`, a write succeeds if the relationship is at that revision, and fails
     ///   with `Conflict` if the relationship does not exist or is at another revision.
-    /// - **GRAPH-059** With `Merge`, a write replaces the type, the source, the target and the properties that
-    ///   it names, keeps all other properties of an existing relationship, and creates a relationship that
-    ///   does not exist.
+    /// - **GRAPH-059** With `Merge`, a write replaces the type, the source, the target and the properties
+    ///   that it names, keeps all other properties of an existing relationship, and creates a relationship
+    ///   that does not exist.
     /// - **GRAPH-060** If the condition of one write fails, or the source or target of one relationship does
     ///   not exist, no relationship of the batch is written.
     /// - **GRAPH-061** Of concurrent creations of one relationship, or concurrent writes at one revision,
@@ -262,21 +262,28 @@ pub trait GraphStore: Store {
         Err(Error::not_implemented("graph.neighbors"))
     }
 
-    /// Deletes an entity with all its relationships.
+    /// Deletes an entity with its relationships, at most 10,000 of them.
     ///
-    /// - **GRAPH-031** `delete_entity` deletes the entity and every relationship from or to it, and returns
-    ///   whether the entity existed and the number of relationships deleted.
+    /// A call is limited because other writers wait for it. To delete an entity with any number of
+    /// relationships, repeat the call until the result has no `more`. The handle of the crate `larder` does
+    /// that.
+    ///
+    /// - **GRAPH-031** `delete_entity` deletes an entity with at most 10,000 relationships and every
+    ///   relationship from or to it, and returns whether the entity existed and the number of relationships
+    ///   deleted.
     /// - **GRAPH-032** Deleting an entity does not change its neighbors or their other relationships.
     /// - **GRAPH-033** Deleting an entity that does not exist succeeds and reports that it did not exist.
+    /// - **GRAPH-066** Of an entity with more than 10,000 relationships, `delete_entity` deletes 10,000
+    ///   relationships, keeps the entity and its other relationships, and returns that more remain.
     ///
     /// # Errors
     /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// The entity and all its relationships are deleted, or nothing is deleted.
+    /// Everything that the call deletes is deleted, or nothing.
     ///
     /// # Complexity
-    /// O(relationships of the entity).
+    /// O(deleted relationships) plus the cost of finding them.
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
         Err(Error::not_implemented("graph.delete_entity"))
     }

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use larder_kernel::check::size;
+use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, ErrorKind, GraphWritten,
     OptionSet, Relationship, RelationshipId, RelationshipQuery, RelationshipType, RelationshipWrite, Result,
@@ -14,6 +15,7 @@ use larder_kernel::{
 use petgraph::Direction as Way;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::stable_graph::StableDiGraph;
+use petgraph::visit::EdgeRef as _;
 
 use super::adjacency::Adjacency;
 use super::ids::Ids;
@@ -269,13 +271,20 @@ impl Graph {
     }
 
     pub(super) fn delete_entity(&mut self, backend: &MemoryBackend, id: &EntityId) -> DeletedEntity {
-        let Some(node) = self.entities.remove(id) else { return DeletedEntity::default() };
-        // A loop is both an outgoing and an incoming edge; the set counts it once.
-        let touching: BTreeSet<RelationshipId> = [Way::Outgoing, Way::Incoming]
-            .into_iter()
-            .flat_map(|way| self.graph.edges_directed(node, way))
-            .map(|edge| edge.weight().id.clone())
-            .collect();
+        let Some(&node) = self.entities.get(id) else { return DeletedEntity::default() };
+        // A loop is both an outgoing and an incoming edge, and counts once.
+        let arriving = self.graph.edges_directed(node, Way::Incoming).filter(|edge| edge.source() != node);
+        let edges = self.graph.edges_directed(node, Way::Outgoing).chain(arriving).take(PAGE_ITEMS_MAX + 1);
+        let mut touching: Vec<RelationshipId> = edges.map(|edge| edge.weight().id.clone()).collect();
+        if touching.len() > PAGE_ITEMS_MAX {
+            touching.truncate(PAGE_ITEMS_MAX);
+            // The newest are the first in the lists, where removing them is fast.
+            let gone: u64 =
+                touching.iter().filter_map(|id| self.unlink(id)).map(|one| relationship_bytes(&one)).sum();
+            self.give_back(backend, gone);
+            return DeletedEntity::new(true, size(touching.len())).with_more(true);
+        }
+        self.entities.remove(id);
         // petgraph removes the edges together with their node, each from the front of the node's list.
         // Removing them in the order of ids would search the whole list for each.
         let mut freed = 0;

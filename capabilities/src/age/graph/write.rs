@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, RelationshipId};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -10,13 +11,14 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use super::rows::{field, record, revision};
 use crate::age::agtype;
 use crate::age::schema::GraphName;
+use crate::postgres::encode;
 use crate::postgres::failure::Fallible;
 use crate::postgres::graph::upsert::{self, are_plain, in_order, written};
 
 const OPERATION: &str = "graph.write_entities";
 
-/// The properties of a node or an edge with the next revision. The number is drawn after the row is locked, so
-/// the revisions of an item only increase.
+/// The properties of a node or an edge with the next revision. The number is drawn after the row is locked,
+/// so the revisions of an item only increase.
 macro_rules! revised {
     ($properties:literal) => {
         concat!(
@@ -115,7 +117,7 @@ fn columns<'e>(entities: impl IntoIterator<Item = &'e Entity>) -> (Vec<&'e str>,
     entities.into_iter().map(|entity| (entity.id.as_str(), agtype::of_entity(entity))).unzip()
 }
 
-/// Deletes an entity and its relationships.
+/// Deletes an entity and its relationships, or some of its relationships if they are too many for one call.
 pub(super) async fn delete_entity(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -134,11 +136,19 @@ pub(super) async fn delete_entity(
         concat!(
             r#"WITH node AS MATERIALIZED (SELECT e.id FROM {graph}."Entity" e WHERE "#,
             field!("e", "id"),
-            " = $1), touching AS MATERIALIZED (SELECT ",
+            " = $1), candidate AS MATERIALIZED (SELECT ",
             field!("r", "id"),
             r#" AS id FROM {graph}."Relationship" r
                    WHERE r.start_id OPERATOR(ag_catalog.=) (SELECT id FROM node)
                       OR r.end_id OPERATOR(ag_catalog.=) (SELECT id FROM node)
+                   LIMIT $2),
+               touching AS MATERIALIZED (SELECT "#,
+            field!("r", "id"),
+            r#" AS id FROM {graph}."Relationship" r WHERE "#,
+            field!("r", "id"),
+            r#" = ANY(ARRAY(SELECT id FROM candidate))
+                   AND (r.start_id OPERATOR(ag_catalog.=) (SELECT id FROM node)
+                     OR r.end_id OPERATOR(ag_catalog.=) (SELECT id FROM node))
                    ORDER BY 1 FOR UPDATE)
                DELETE FROM {graph}."Relationship" r WHERE "#,
             field!("r", "id"),
@@ -146,10 +156,22 @@ pub(super) async fn delete_entity(
         ),
         graph = graph.name
     );
-    let gone = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str()).execute(&mut *connection).await?;
-    let sql = format!(concat!(r#"DELETE FROM {}."Entity" e WHERE "#, field!("e", "id"), " = $1"), graph.name);
-    sqlx::query(AssertSqlSafe(sql)).bind(id.as_str()).execute(connection).await?;
-    Ok(DeletedEntity::new(true, gone.rows_affected()))
+    let gone = sqlx::query(AssertSqlSafe(sql))
+        .bind(id.as_str())
+        .bind(encode::length(PAGE_ITEMS_MAX))
+        .execute(&mut *connection)
+        .await?;
+    let sql = format!(
+        concat!(
+            r#"DELETE FROM {graph}."Entity" e WHERE "#,
+            field!("e", "id"),
+            r#" = $1 AND NOT EXISTS (SELECT 1 FROM {graph}."Relationship" r
+                   WHERE r.start_id OPERATOR(ag_catalog.=) e.id OR r.end_id OPERATOR(ag_catalog.=) e.id)"#
+        ),
+        graph = graph.name
+    );
+    let deleted = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str()).execute(connection).await?;
+    Ok(DeletedEntity::new(true, gone.rows_affected()).with_more(deleted.rows_affected() == 0))
 }
 
 /// Deletes a relationship and returns true if it existed.

@@ -3,13 +3,17 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, Namespace, RelationshipId};
+use futures_util::future::BoxFuture;
+use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::{
+    DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, Namespace, RelationshipId, check,
+};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use super::upsert::{self, are_plain, in_order, written};
 use crate::postgres::decode;
-use crate::postgres::encode::metadata_text;
+use crate::postgres::encode::{self, metadata_text};
 use crate::postgres::failure::Fallible;
 
 const OPERATION: &str = "graph.write_entities";
@@ -102,7 +106,7 @@ fn columns<'e>(entities: &[&'e Entity]) -> Fallible<(Vec<&'e str>, Vec<&'e str>,
     ))
 }
 
-/// Deletes an entity and its relationships.
+/// Deletes an entity and its relationships, or some of its relationships if they are too many for one call.
 pub(super) async fn delete_entity(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -116,23 +120,36 @@ pub(super) async fn delete_entity(
     if found.is_none() {
         return Ok(DeletedEntity::default());
     }
-    // The foreign keys would delete them too, but without a count. A loop counts once. The array is read
-    // once; a plan without statistics would read a subquery again for each row.
+    // The foreign keys would delete them too, but without a count. A loop counts once. The arrays are read
+    // once; a plan without statistics would read a subquery again for each row. The inner one reads the first
+    // rows of two indexes, however many follow.
     let gone = sqlx::query(
         "DELETE FROM larder.relationships WHERE namespace = $1 AND id = ANY(ARRAY(
-             SELECT id FROM larder.relationships WHERE namespace = $1 AND (source = $2 OR target = $2)
+             SELECT id FROM larder.relationships
+             WHERE namespace = $1 AND (source = $2 OR target = $2) AND id = ANY(ARRAY(
+                 (SELECT id FROM larder.relationships WHERE namespace = $1 AND source = $2
+                  ORDER BY id LIMIT $3)
+                 UNION
+                 (SELECT id FROM larder.relationships WHERE namespace = $1 AND target = $2
+                  ORDER BY id LIMIT $3)
+                 ORDER BY id LIMIT $3))
              ORDER BY id FOR UPDATE))",
     )
     .bind(namespace.as_str())
     .bind(id.as_str())
+    .bind(encode::length(PAGE_ITEMS_MAX))
     .execute(&mut *connection)
     .await?;
-    sqlx::query("DELETE FROM larder.entities WHERE namespace = $1 AND id = $2")
-        .bind(namespace.as_str())
-        .bind(id.as_str())
-        .execute(connection)
-        .await?;
-    Ok(DeletedEntity::new(true, gone.rows_affected()))
+    let deleted = sqlx::query(
+        "DELETE FROM larder.entities WHERE namespace = $1 AND id = $2 AND NOT EXISTS (
+             SELECT 1 FROM larder.relationships WHERE namespace = $1 AND source = $2) AND NOT EXISTS (
+             SELECT 1 FROM larder.relationships WHERE namespace = $1 AND target = $2)",
+    )
+    .bind(namespace.as_str())
+    .bind(id.as_str())
+    .execute(connection)
+    .await?;
+    Ok(DeletedEntity::new(true, gone.rows_affected()).with_more(deleted.rows_affected() == 0))
 }
 
 /// Deletes a relationship and returns true if it existed.
@@ -149,18 +166,31 @@ pub(super) async fn delete_relationship(
     Ok(gone.rows_affected() > 0)
 }
 
-/// Removes the whole graph of the namespace.
-pub(super) async fn erase(connection: &mut PgConnection, namespace: &Namespace) -> Fallible<()> {
-    // Entities are locked first, as in every other write; their relationships are deleted with them.
-    sqlx::query("SELECT 1 FROM larder.entities WHERE namespace = $1 ORDER BY id FOR UPDATE")
-        .bind(namespace.as_str())
-        .execute(&mut *connection)
-        .await?;
-    for statement in [
-        "DELETE FROM larder.relationships WHERE namespace = $1",
-        "DELETE FROM larder.entities WHERE namespace = $1",
-    ] {
-        sqlx::query(statement).bind(namespace.as_str()).execute(&mut *connection).await?;
-    }
-    Ok(())
+/// The number of rows that a step of an erasure deletes.
+const ERASED_ROWS: usize = 5_000;
+
+/// The statements of the steps of an erasure. Entities are deleted after the last relationship, because each
+/// takes its relationships with it. No step locks relationships before entities, because every other write
+/// locks entities first.
+pub(super) const ERASE: [&str; 2] = [
+    "DELETE FROM larder.relationships WHERE namespace = $1 AND id = ANY(ARRAY(
+         SELECT id FROM larder.relationships WHERE namespace = $1 ORDER BY id LIMIT $2 FOR UPDATE))",
+    "DELETE FROM larder.entities WHERE namespace = $1 AND id = ANY(ARRAY(
+         SELECT id FROM larder.entities WHERE namespace = $1 ORDER BY id LIMIT $2 FOR UPDATE))",
+];
+
+/// Runs one step of an erasure, and returns true if more may be left.
+pub(super) fn erase_step<'c>(
+    connection: &'c mut PgConnection,
+    namespace: &'c Namespace,
+    delete: &'static str,
+) -> BoxFuture<'c, Fallible<bool>> {
+    Box::pin(async move {
+        let deleted = sqlx::query(delete)
+            .bind(namespace.as_str())
+            .bind(encode::length(ERASED_ROWS))
+            .execute(connection)
+            .await?;
+        Ok(deleted.rows_affected() >= check::size(ERASED_ROWS))
+    })
 }

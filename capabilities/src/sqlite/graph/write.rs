@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityWrite, Error, ErrorKind, GraphWritten, Namespace, OptionSet,
     Relationship, RelationshipId, RelationshipWrite, Revision, check,
@@ -11,6 +12,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::rows::{entity_key, stored_entity, stored_relationship};
 use crate::sqlite::failure::Fallible;
 use crate::sqlite::value::{count, length, metadata_text};
+
+/// The number of rows that a step of an erasure deletes.
+const ERASED_ROWS: usize = 2_000;
 
 /// Writes entities. An existing entity keeps its row, and so its relationships.
 pub(super) fn write_entities(
@@ -59,7 +63,8 @@ pub(super) fn write_relationships(
     operation: &'static str,
 ) -> Fallible<Vec<GraphWritten>> {
     let mut update = connection.prepare_cached(
-        "UPDATE relationships SET relationship_type = ?3, source = ?4, target = ?5, revision = ?6, properties = ?7
+        "UPDATE relationships
+         SET relationship_type = ?3, source = ?4, target = ?5, revision = ?6, properties = ?7
          WHERE namespace = ?1 AND id = ?2",
     )?;
     let mut insert = connection.prepare_cached(
@@ -132,7 +137,10 @@ fn end(
     })
 }
 
-/// Deletes an entity and its relationships.
+pub(super) const DELETE_OF_ENTITY: &str = "DELETE FROM relationships WHERE key IN
+    (SELECT key FROM relationships WHERE source = ?1 OR target = ?1 LIMIT ?2)";
+
+/// Deletes an entity and its relationships, or some of its relationships if they are too many for one call.
 pub(super) fn delete_entity(
     connection: &Connection,
     namespace: &Namespace,
@@ -140,11 +148,15 @@ pub(super) fn delete_entity(
 ) -> Fallible<DeletedEntity> {
     let Some(key) = entity_key(connection, namespace, id)? else { return Ok(DeletedEntity::default()) };
     // The foreign keys would delete them too, but without a count. A loop counts once.
-    let relationships = connection
-        .prepare_cached("DELETE FROM relationships WHERE source = ?1 OR target = ?1")?
+    let relationships =
+        connection.prepare_cached(DELETE_OF_ENTITY)?.execute([key, length(PAGE_ITEMS_MAX)])?;
+    let deleted = connection
+        .prepare_cached(
+            "DELETE FROM entities WHERE key = ?1
+                 AND NOT EXISTS (SELECT 1 FROM relationships WHERE source = ?1 OR target = ?1)",
+        )?
         .execute([key])?;
-    connection.prepare_cached("DELETE FROM entities WHERE key = ?1")?.execute([key])?;
-    Ok(DeletedEntity::new(true, check::size(relationships)))
+    Ok(DeletedEntity::new(true, check::size(relationships)).with_more(deleted == 0))
 }
 
 /// Deletes a relationship and returns true if it existed.
@@ -160,12 +172,20 @@ pub(super) fn delete_relationship(
     Ok(key.is_some())
 }
 
-/// Removes the whole graph of the namespace.
-pub(super) fn erase(connection: &Connection, namespace: &Namespace) -> Fallible<()> {
-    for statement in
-        ["DELETE FROM relationships WHERE namespace = ?1", "DELETE FROM entities WHERE namespace = ?1"]
-    {
-        connection.prepare_cached(statement)?.execute([namespace.as_str()])?;
-    }
-    Ok(())
+/// The statements of the steps of an erasure. Entities are deleted after the last relationship, because each
+/// takes its relationships with it.
+pub(super) const ERASE: [&str; 2] = [
+    "DELETE FROM relationships WHERE key IN (SELECT key FROM relationships WHERE namespace = ?1 LIMIT ?2)",
+    "DELETE FROM entities WHERE key IN (SELECT key FROM entities WHERE namespace = ?1 LIMIT ?2)",
+];
+
+/// Runs one step of an erasure, and returns true if more may be left.
+pub(super) fn erase_step(
+    connection: &Connection,
+    namespace: &Namespace,
+    delete: &'static str,
+) -> Fallible<bool> {
+    let deleted =
+        connection.prepare_cached(delete)?.execute(params![namespace.as_str(), length(ERASED_ROWS)])?;
+    Ok(deleted >= ERASED_ROWS)
 }

@@ -52,7 +52,9 @@ wrong_stores! { Graph GraphStore over InMemoryGraphStore with with_graph, wrong;
     reading_ends_after_5000_stored_relationships: StoredRelationshipsGetCut => ["GRAPH-064"],
     a_walk_reaches_5000_entities: WalkCut => ["GRAPH-027"],
     a_walk_returns_10000_relationships: WalkRelationshipsCut => ["GRAPH-024"],
-    a_deletion_counts_10000_relationships: DeletionCut => ["GRAPH-031"],
+    a_deletion_counts_5000_relationships: DeletionCut => ["GRAPH-031"],
+    a_hub_is_deleted_in_one_call: DeletionUnlimited => ["GRAPH-066"],
+    a_hub_is_deleted_without_its_last_relationships: DeletionLeavesRest => ["GRAPH-066"],
     a_page_ends_after_5000_entities: EntitiesCut => ["GRAPH-036"],
     a_filter_looks_at_10000_entities: FilterLooksAtFirst => ["GRAPH-035"],
     a_page_ends_after_5000_relationships: RelationshipsCut => ["GRAPH-009", "GRAPH-038"],
@@ -117,8 +119,20 @@ impl Wrong {
 
     async fn delete_entity_wrongly(&self, entity: &EntityId) -> Result<DeletedEntity> {
         let mut deleted = self.inner.delete_entity(entity).await?;
-        if self.defect == Defect::DeletionCut {
-            deleted.relationships = deleted.relationships.min(COUNT_MAX);
+        match self.defect {
+            Defect::DeletionCut => {
+                deleted.relationships =
+                    deleted.relationships.min(u64::try_from(ROWS_MAX).unwrap_or(u64::MAX));
+            }
+            Defect::DeletionUnlimited => {
+                while deleted.more {
+                    let next = self.inner.delete_entity(entity).await?;
+                    let relationships = deleted.relationships + next.relationships;
+                    deleted = DeletedEntity::new(true, relationships).with_more(next.more);
+                }
+            }
+            Defect::DeletionLeavesRest => deleted.more = false,
+            _ => {}
         }
         Ok(deleted)
     }

@@ -121,9 +121,9 @@ async fn writes_follow_the_table_of_revisions(context: Context) -> CaseResult {
         newer = written(&*a, "newer").await?;
     }
     let deleted = written(&*a, "deleted").await?;
-    a.delete_entity(&entity_id("deleted")?).await?;
+    let _ = a.delete_entity(&entity_id("deleted")?).await?;
     let again = written(&*a, "again").await?;
-    a.delete_entity(&entity_id("again")?).await?;
+    let _ = a.delete_entity(&entity_id("again")?).await?;
     let now = written(&*a, "again").await?;
     let table = [
         ("an older revision", "present", older),

@@ -89,7 +89,7 @@ pub(super) async fn creating_an_existing_entity_conflicts(context: Context) -> C
     lost("creating it again", &stores, create, &before).await?;
     let merge = EntityWrite::merge(with("e", "u", "m", 2)?).with_condition(GraphCondition::Absent);
     lost("creating it by a merge", &stores, merge, &before).await?;
-    stores.a.delete_entity(&entity_id("e")?).await?;
+    let _ = stores.a.delete_entity(&entity_id("e")?).await?;
     let again = write(&*stores.b, EntityWrite::create(with("e", "u", "n", 3)?)).await?;
     expect::equal("created after the deletion", &again.created, &true)
 }
@@ -216,7 +216,7 @@ pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> Ca
     let stores = context.graph().await?;
     for _ in 0..3 {
         one_wins(&stores, EntityWrite::create).await?;
-        stores.a.delete_entity(&entity_id("e")?).await?;
+        let _ = stores.a.delete_entity(&entity_id("e")?).await?;
     }
     Ok(())
 }
@@ -334,7 +334,7 @@ pub(super) async fn a_new_entity_has_a_revision_that_the_id_never_had(context: C
         for revision in [created.revision, changed.revision] {
             expect::that(seen.insert(revision), format!("a revision other than {seen:?}"), revision)?;
         }
-        store.delete_entity(&entity_id("e")?).await?;
+        let _ = store.delete_entity(&entity_id("e")?).await?;
         let stale = a.write_entities(vec![at(node("e")?, changed.revision)]).await;
         expect::error("at the revision of a deleted entity", stale, ErrorKind::Conflict)?;
     }

@@ -16,6 +16,7 @@ use super::view::{EntityView, OBSERVATIONS};
 use crate::adapters::mcp::argument::{Id, named};
 use crate::adapters::mcp::digest::digest;
 use crate::adapters::mcp::registry::Shared;
+use crate::graph::delete_in_steps;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
@@ -232,7 +233,7 @@ pub(crate) async fn delete_entity(shared: Arc<Shared>, input: EntityIdInput) -> 
     let id = EntityId::new(&input.entity)?;
     let graph = shared.stores.graph()?;
     let _alone = shared.entities.lock().await;
-    let DeletedEntity { existed, relationships, .. } = graph.delete_entity(&id).await?;
+    let DeletedEntity { existed, relationships, .. } = delete_in_steps(&*graph, &id).await?;
     Ok(DeletedEntityOutput { existed, relationships })
 }
 
