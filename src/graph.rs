@@ -1,8 +1,9 @@
 //! Entities and relationships.
 
 use larder_kernel::{
-    DeletedEntity, Entity, EntityCondition, EntityId, EntityType, EntityWrite, Error, ErrorKind, Metadata,
-    NeighborQuery, Relationship, RelationshipId, RelationshipType, Result, Revision, StoredEntity, SubGraph,
+    DeletedEntity, Entity, EntityId, EntityType, EntityWrite, Error, ErrorKind, GraphCondition, GraphStore,
+    Metadata, NeighborQuery, Outcome, Relationship, RelationshipId, RelationshipType, RelationshipWrite,
+    Result, Revision, StoredEntity, StoredRelationship, SubGraph,
 };
 
 use crate::handle::{handle, id};
@@ -86,7 +87,7 @@ impl Graph {
     /// As [`write_entities`](larder_kernel::GraphStore::write_entities); `Conflict` if the entity does not
     /// exist or is at another revision.
     pub async fn put_at(&self, entity: Entity, revision: Revision) -> Result<Revision> {
-        let at = EntityCondition::AtRevision(revision);
+        let at = GraphCondition::AtRevision(revision);
         self.write(EntityWrite::replace(entity).with_condition(at)).await
     }
 
@@ -113,6 +114,49 @@ impl Graph {
         let (source, target) = (id(source)?, id(target)?);
         let relationship = Relationship::new(id(relationship)?, id(relationship_type)?, source, target);
         self.upsert_relationships(vec![relationship]).await.map(drop)
+    }
+
+    /// Sets the type, the ends and the given properties of a relationship, and returns its revision. An
+    /// existing relationship keeps its other properties; a relationship that does not exist is created.
+    ///
+    /// # Errors
+    /// As [`write_relationships`](larder_kernel::GraphStore::write_relationships); `NotFound` if an entity
+    /// does not exist.
+    pub async fn merge_relationship(&self, relationship: Relationship) -> Result<Revision> {
+        self.write_edge(RelationshipWrite::merge(relationship)).await
+    }
+
+    /// Replaces a relationship if it is at the revision that you read, and returns its new revision.
+    ///
+    /// # Errors
+    /// As [`write_relationships`](larder_kernel::GraphStore::write_relationships); `Conflict` if the
+    /// relationship does not exist or is at another revision.
+    pub async fn put_relationship_at(
+        &self,
+        relationship: Relationship,
+        revision: Revision,
+    ) -> Result<Revision> {
+        let at = GraphCondition::AtRevision(revision);
+        self.write_edge(RelationshipWrite::replace(relationship).with_condition(at)).await
+    }
+
+    async fn write_edge(&self, write: RelationshipWrite) -> Result<Revision> {
+        let written = self.write_relationships(vec![write]).await?;
+        let none =
+            || Error::new(ErrorKind::Corrupt, "graph.write_relationships", "the store returned no revision");
+        written.first().map(|written| written.revision).ok_or_else(none)
+    }
+
+    /// Returns a relationship with its revision; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`get_stored_relationships`](larder_kernel::GraphStore::get_stored_relationships).
+    pub async fn get_stored_relationship(
+        &self,
+        relationship: impl TryInto<RelationshipId, Error: Into<Error>> + Send,
+    ) -> Result<Option<StoredRelationship>> {
+        let relationship = id(relationship)?;
+        Ok(self.get_stored_relationships(&[relationship]).await?.pop().flatten())
     }
 
     /// Returns an entity; `None` if it does not exist.
@@ -166,15 +210,28 @@ impl Graph {
         self.provider().neighbors(&entity, &NeighborQuery::default()).await
     }
 
-    /// Deletes an entity with its relationships.
+    /// Deletes an entity with all its relationships, in steps of at most 10,000 relationships. After an
+    /// error, some relationships may be deleted; call it again.
     ///
     /// # Errors
-    /// As [`delete_entity`](larder_kernel::GraphStore::delete_entity).
+    /// As [`delete_entity`](larder_kernel::GraphStore::delete_entity), with the outcome `Unknown` if an
+    /// earlier step deleted relationships.
     pub async fn delete(
         &self,
         entity: impl TryInto<EntityId, Error: Into<Error>> + Send,
     ) -> Result<DeletedEntity> {
         let entity = id(entity)?;
-        self.delete_entity(&entity).await
+        delete_in_steps(self.provider().as_ref(), &entity).await
     }
+}
+
+/// Deletes an entity with all its relationships, however many.
+pub(crate) async fn delete_in_steps(store: &dyn GraphStore, entity: &EntityId) -> Result<DeletedEntity> {
+    let mut total = store.delete_entity(entity).await?;
+    while total.more {
+        let next = store.delete_entity(entity).await;
+        let next = next.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+        total = DeletedEntity::new(true, total.relationships + next.relationships).with_more(next.more);
+    }
+    Ok(total)
 }

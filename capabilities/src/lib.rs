@@ -50,6 +50,8 @@ pub mod s3;
 mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod steps;
 pub mod verify;
 
 pub use drivers::{drivers, feature_of};

@@ -54,9 +54,9 @@ pub use storage::blob::{
     PresignedUrl, RenameMode, UserMetadata,
 };
 pub use storage::graph::{
-    CypherCapable, CypherRow, DeletedEntity, Direction, Entity, EntityCondition, EntityMode, EntityQuery,
-    EntityWrite, GraphCounts, GraphStore, NeighborQuery, Reached, Relationship, RelationshipQuery,
-    StoredEntity, SubGraph, UpsertReport, WrittenEntity,
+    CypherCapable, CypherRow, DeletedEntity, Direction, Entity, EntityQuery, EntityWrite, GraphCondition,
+    GraphCounts, GraphMode, GraphStore, GraphWritten, NeighborQuery, Reached, Relationship,
+    RelationshipQuery, RelationshipWrite, StoredEntity, StoredRelationship, SubGraph, UpsertReport,
 };
 pub use storage::history::{
     AppendOptions, Appended, AuthorSet, AuthorTerms, Forked, HistoryEvent, HistoryEventKind, HistoryEvents,

@@ -5,11 +5,11 @@ use futures_util::stream::BoxStream;
 use larder_kernel::check::size;
 use larder_kernel::{
     Appended, BlobEntry, BlobInfo, BlobRead, Board, BucketInfo, ChatMessage, Claim, CollectionInfo,
-    DeletedEntity, Document, Entity, Forked, GraphCounts, HistoryEvent, HistoryEventKind, KeyRevision,
-    KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease, Metadata, MetadataReport, Page,
-    PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Removed, Replaced, Result, RetryOutcome,
-    Revision, SearchHit, Seq, StoredEntity, StoredMessage, SubGraph, Task, ThreadInfo, UpsertReport,
-    WrittenEntity,
+    DeletedEntity, Document, Entity, Forked, GraphCounts, GraphWritten, HistoryEvent, HistoryEventKind,
+    KeyRevision, KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease, Metadata,
+    MetadataReport, Page, PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Removed, Replaced,
+    Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage, StoredRelationship,
+    SubGraph, Task, ThreadInfo, UpsertReport,
 };
 
 /// The result of a store call, with its size.
@@ -50,7 +50,7 @@ weightless!(
     DeletedEntity,
     GraphCounts,
     UpsertReport,
-    WrittenEntity,
+    GraphWritten,
     Lease,
     PutReport,
     MetadataReport,
@@ -91,6 +91,7 @@ weighs! {
     Entity: |entity| entity.properties.size_bytes();
     StoredEntity: |stored| stored.entity.properties.size_bytes();
     Relationship: |relationship| relationship.properties.size_bytes();
+    StoredRelationship: |stored| stored.relationship.properties.size_bytes();
     Reached: |reached| reached.entity.properties.size_bytes();
     Metadata: Metadata::size_bytes;
     Removed: |removed| removed.messages.iter().map(message).sum();

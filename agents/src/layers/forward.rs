@@ -13,16 +13,16 @@ use larder_kernel::{
     AgentId, AppendOptions, Appended, BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey,
     BlobPutOptions, BlobRead, BlobStore, Board, BoardId, BucketInfo, BucketName, Capabilities, Capability,
     ChatMessage, Claim, CollectionInfo, CollectionName, ConversationId, CypherCapable, CypherRow,
-    DeletedEntity, Document, DocumentId, Entity, EntityCondition, EntityId, EntityQuery, EntityWrite, Error,
-    FencingToken, Filter, Forked, GraphCounts, GraphStore, HistoryEvents, HistoryProvider, Key, KeyRevision,
-    KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery,
-    KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata, MetadataMode,
-    MetadataReport, MetadataUpdate, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page,
-    PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
-    RelationshipId, RelationshipQuery, Removal, Removed, RenameMode, Replaced, Replacement, Result,
-    RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredMessage,
-    SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl,
-    UpsertReport, VectorStore, WorkerId, WrittenEntity,
+    DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery, EntityWrite, Error, FencingToken,
+    Filter, Forked, GraphCondition, GraphCounts, GraphStore, GraphWritten, HistoryEvents, HistoryProvider,
+    Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValueItem, KeyValuePutOptions,
+    KeyValueQuery, KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata,
+    MetadataMode, MetadataReport, MetadataUpdate, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet,
+    Page, PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
+    RelationshipId, RelationshipQuery, RelationshipWrite, Removal, Removed, RenameMode, Replaced,
+    Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity,
+    StoredMessage, StoredRelationship, SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread,
+    ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -83,7 +83,7 @@ fn sum<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> u64 {
 }
 
 fn is_at_revision(write: &EntityWrite) -> bool {
-    matches!(write.condition, EntityCondition::AtRevision(_))
+    matches!(write.condition, GraphCondition::AtRevision(_))
 }
 
 fn names_a_revision(write: &KeyValueWrite) -> bool {
@@ -94,6 +94,10 @@ fn names_a_revision(write: &KeyValueWrite) -> bool {
         KeyValueWriteKind::Delete { at } => at.is_some(),
         _ => false,
     }
+}
+
+fn is_edge_at_revision(write: &RelationshipWrite) -> bool {
+    matches!(write.condition, GraphCondition::AtRevision(_))
 }
 
 fn task_bytes(task: &NewTask) -> usize {
@@ -165,18 +169,24 @@ forward! {
     GraphStore;
     around upsert_entities(entities: Vec<Entity>) -> UpsertReport = Call::write("graph.upsert_entities"),
         sum(&entities, |entity| entity.properties.size_bytes());
-    around write_entities(writes: Vec<EntityWrite>) -> Vec<WrittenEntity> =
+    around write_entities(writes: Vec<EntityWrite>) -> Vec<GraphWritten> =
         // One condition that a second call fails protects the whole batch.
         Call::write("graph.write_entities").effect(Effect::Guarded, writes.iter().any(is_at_revision)),
         sum(&writes, |write| write.entity.properties.size_bytes());
     around upsert_relationships(relationships: Vec<Relationship>) -> UpsertReport =
         Call::write("graph.upsert_relationships"),
         sum(&relationships, |relationship| relationship.properties.size_bytes());
+    around write_relationships(writes: Vec<RelationshipWrite>) -> Vec<GraphWritten> =
+        Call::write("graph.write_relationships")
+            .effect(Effect::Guarded, writes.iter().any(is_edge_at_revision)),
+        sum(&writes, |write| write.relationship.properties.size_bytes());
     around get_entities(ids: &[EntityId]) -> Vec<Option<Entity>> = Call::read("graph.get_entities");
     around get_stored_entities(ids: &[EntityId]) -> Vec<Option<StoredEntity>> =
         Call::read("graph.get_stored_entities");
     around get_relationships(ids: &[RelationshipId]) -> Vec<Option<Relationship>> =
         Call::read("graph.get_relationships");
+    around get_stored_relationships(ids: &[RelationshipId]) -> Vec<Option<StoredRelationship>> =
+        Call::read("graph.get_stored_relationships");
     around neighbors(entity: &EntityId, query: &NeighborQuery) -> SubGraph = Call::read("graph.neighbors");
     around delete_entity(entity: &EntityId) -> DeletedEntity = Call::write("graph.delete_entity");
     around delete_relationship(relationship: &RelationshipId) -> bool =

@@ -14,14 +14,14 @@ use async_trait::async_trait;
 use larder_kernel::check::size;
 use larder_kernel::storage::graph::{
     check_entities, check_entity_query, check_entity_writes, check_neighbors, check_relationship_query,
-    check_relationships,
+    check_relationship_writes, check_relationships,
 };
 use larder_kernel::storage::vector::check_ids;
 use larder_kernel::{
     Capabilities, DeletedEntity, Durability, Entity, EntityId, EntityQuery, EntityWrite, Error, ErrorKind,
-    GraphCounts, GraphStore, Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship,
-    RelationshipId, RelationshipQuery, RequestOption, Result, Store, StoredEntity, SubGraph, UpsertReport,
-    WrittenEntity,
+    GraphCounts, GraphStore, GraphWritten, Namespace, NeighborQuery, OptionSet, Page, PageRequest,
+    Relationship, RelationshipId, RelationshipQuery, RelationshipWrite, RequestOption, Result, Store,
+    StoredEntity, StoredRelationship, SubGraph, UpsertReport,
 };
 
 pub use self::ids::ReachedIds;
@@ -170,10 +170,22 @@ impl InMemoryGraphStore {
         self.traverse("graph.reach", traversal::reach, entity, query).await
     }
 
-    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         let visits = writes.len();
         let write = move |graph: &mut Graph, backend: &MemoryBackend| {
             graph.write_entities(operation, backend, writes)
+        };
+        self.change(operation, visits, write).await
+    }
+
+    async fn write_edges(
+        &self,
+        operation: &'static str,
+        writes: Vec<RelationshipWrite>,
+    ) -> Result<Vec<GraphWritten>> {
+        let visits = writes.len();
+        let write = move |graph: &mut Graph, backend: &MemoryBackend| {
+            graph.write_relationships(operation, backend, writes)
         };
         self.change(operation, visits, write).await
     }
@@ -234,6 +246,8 @@ impl Store for InMemoryGraphStore {
         OptionSet::of(&[
             RequestOption::EntityCondition,
             RequestOption::EntityMode,
+            RequestOption::RelationshipCondition,
+            RequestOption::RelationshipMode,
             RequestOption::NeighborsDirection,
             RequestOption::NeighborsTypes,
             RequestOption::EntitiesType,
@@ -265,17 +279,20 @@ impl GraphStore for InMemoryGraphStore {
         Ok(UpsertReport::of(&self.write("graph.upsert_entities", writes).await?))
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         check_entity_writes(&writes)?;
         self.write("graph.write_entities", writes).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         check_relationships(&relationships)?;
-        let visits = relationships.len();
-        let upsert =
-            |graph: &mut Graph, backend: &MemoryBackend| graph.upsert_relationships(backend, relationships);
-        self.change("graph.upsert_relationships", visits, upsert).await
+        let writes = relationships.into_iter().map(RelationshipWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write_edges("graph.upsert_relationships", writes).await?))
+    }
+
+    async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        check_relationship_writes(&writes)?;
+        self.write_edges("graph.write_relationships", writes).await
     }
 
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
@@ -307,6 +324,22 @@ impl GraphStore for InMemoryGraphStore {
         let get = move |graph: &Graph| {
             let read = |id| graph.relationship(id).map(|relationship| relationship.as_ref().clone());
             wanted.iter().map(read).collect()
+        };
+        self.look(OPERATION, ids.len(), get).await
+    }
+
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        const OPERATION: &str = "graph.get_stored_relationships";
+        check_ids(OPERATION, ids)?;
+        let wanted = ids.to_vec();
+        let get = move |graph: &Graph| {
+            let stored = |(revision, found): (_, &Arc<Relationship>)| {
+                StoredRelationship::new(found.as_ref().clone(), revision)
+            };
+            wanted.iter().map(|id| graph.stored_relationship(id).map(stored)).collect()
         };
         self.look(OPERATION, ids.len(), get).await
     }

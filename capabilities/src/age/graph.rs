@@ -1,6 +1,7 @@
 //! Entities and relationships in an AGE graph: nodes and edges, written and traversed through the graph's
 //! tables.
 
+mod edges;
 mod find;
 mod rows;
 pub(super) mod verify;
@@ -11,12 +12,13 @@ use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
     check_cypher, check_entities, check_entity_query, check_entity_writes, check_neighbors,
-    check_relationship_query, check_relationships,
+    check_relationship_query, check_relationship_writes, check_relationships,
 };
 use larder_kernel::{
     CypherCapable, CypherRow, DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, Error, ErrorKind,
-    GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest, Relationship,
-    RelationshipId, RelationshipQuery, Result, StoredEntity, SubGraph, UpsertReport, WrittenEntity, check,
+    GraphCounts, GraphStore, GraphWritten, Metadata, Namespace, NeighborQuery, Outcome, Page, PageRequest,
+    Relationship, RelationshipId, RelationshipQuery, RelationshipWrite, Result, StoredEntity,
+    StoredRelationship, SubGraph, UpsertReport, check,
 };
 
 use super::schema::{self, GraphName, is_absent, or_empty};
@@ -48,7 +50,7 @@ impl AgeGraphStore {
             .await
     }
 
-    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<WrittenEntity>> {
+    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<GraphWritten>> {
         for _ in 0..MAKINGS_MAX {
             let written = self
                 .engine
@@ -68,6 +70,18 @@ impl AgeGraphStore {
         }
         Err(erased_again_and_again(operation))
     }
+
+    async fn write_edges(
+        &self,
+        operation: &'static str,
+        writes: &[RelationshipWrite],
+    ) -> Result<Vec<GraphWritten>> {
+        self.engine
+            .transaction(operation, &(&self.graph, writes), move |connection, &(graph, writes)| {
+                Box::pin(edges::write(connection, graph, writes, operation))
+            })
+            .await
+    }
 }
 
 fn erased_again_and_again(operation: &'static str) -> Error {
@@ -84,8 +98,9 @@ store! {
     shows: { engine: &store.engine },
     capabilities: super::capabilities(&store.engine),
     options: [
-        EntityCondition, EntityMode, NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
-        RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
+        EntityCondition, EntityMode, RelationshipCondition, RelationshipMode, NeighborsDirection,
+        NeighborsTypes, EntitiesType, EntitiesFilter, RelationshipsType, RelationshipsSource,
+        RelationshipsTarget, RelationshipsFilter
     ],
     erase: store.engine
         .transaction("graph.erase", &(&store.namespace, &store.graph), |connection, &(namespace, graph)| {
@@ -102,22 +117,20 @@ impl GraphStore for AgeGraphStore {
         Ok(UpsertReport::of(&self.write("graph.upsert_entities", &writes).await?))
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         check_entity_writes(&writes)?;
         self.write("graph.write_entities", &writes).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         check_relationships(&relationships)?;
-        self.engine
-            .transaction(
-                "graph.upsert_relationships",
-                &(&self.graph, &relationships),
-                |connection, &(graph, relationships)| {
-                    Box::pin(write::upsert_relationships(connection, graph, relationships))
-                },
-            )
-            .await
+        let writes: Vec<_> = relationships.into_iter().map(RelationshipWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write_edges("graph.upsert_relationships", &writes).await?))
+    }
+
+    async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        check_relationship_writes(&writes)?;
+        self.write_edges("graph.write_relationships", &writes).await
     }
 
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
@@ -154,6 +167,22 @@ impl GraphStore for AgeGraphStore {
             .engine
             .read(OPERATION, &(&self.graph, &names), |connection, &(graph, names)| {
                 Box::pin(async move { or_empty(rows::relationships(connection, graph, names).await) })
+            })
+            .await?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        const OPERATION: &str = "graph.get_stored_relationships";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let names: Vec<&str> = ids.iter().map(RelationshipId::as_str).collect();
+        let found = self
+            .engine
+            .read(OPERATION, &(&self.graph, &names), |connection, &(graph, names)| {
+                Box::pin(async move { or_empty(rows::stored_relationships(connection, graph, names).await) })
             })
             .await?;
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())

@@ -1,5 +1,6 @@
 //! Entities and relationships in Postgres, without an extension: a function in the database traverses them.
 
+mod edges;
 mod find;
 pub(crate) mod page;
 mod rows;
@@ -11,16 +12,17 @@ use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
     check_entities, check_entity_query, check_entity_writes, check_neighbors, check_relationship_query,
-    check_relationships,
+    check_relationship_writes, check_relationships,
 };
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, StoredEntity,
-    SubGraph, UpsertReport, WrittenEntity, check,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, GraphWritten,
+    Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
+    RelationshipWrite, Result, StoredEntity, StoredRelationship, SubGraph, UpsertReport, check,
 };
 
 use super::Postgres;
 use super::engine::Engine;
+use crate::steps::Steps;
 
 impl Postgres {
     /// Returns the graph store of `namespace`.
@@ -38,10 +40,22 @@ pub struct PostgresGraphStore {
 }
 
 impl PostgresGraphStore {
-    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<WrittenEntity>> {
+    async fn write(&self, operation: &'static str, writes: &[EntityWrite]) -> Result<Vec<GraphWritten>> {
         self.engine
             .transaction(operation, &(&self.namespace, writes), |connection, &(namespace, writes)| {
                 Box::pin(write::write_entities(connection, namespace, writes))
+            })
+            .await
+    }
+
+    async fn write_edges(
+        &self,
+        operation: &'static str,
+        writes: &[RelationshipWrite],
+    ) -> Result<Vec<GraphWritten>> {
+        self.engine
+            .transaction(operation, &(&self.namespace, writes), move |connection, &(namespace, writes)| {
+                Box::pin(edges::write(connection, namespace, writes, operation))
             })
             .await
     }
@@ -52,14 +66,22 @@ store! {
     shows: { engine: &store.engine },
     capabilities: store.engine.capabilities(),
     options: [
-        EntityCondition, EntityMode, NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
-        RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
+        EntityCondition, EntityMode, RelationshipCondition, RelationshipMode, NeighborsDirection,
+        NeighborsTypes, EntitiesType, EntitiesFilter, RelationshipsType, RelationshipsSource,
+        RelationshipsTarget, RelationshipsFilter
     ],
-    erase: store.engine
-        .transaction("graph.erase", &store.namespace, |connection, namespace| {
-            Box::pin(write::erase(connection, namespace))
-        })
-        .await,
+    erase: {
+        let mut steps = Steps::default();
+        for delete in write::ERASE {
+            let step = || {
+                store.engine.transaction("graph.erase", &store.namespace, move |connection, namespace| {
+                    write::erase_step(connection, namespace, delete)
+                })
+            };
+            steps.run(step).await?;
+        }
+        Ok(())
+    },
 }
 
 #[async_trait]
@@ -70,22 +92,20 @@ impl GraphStore for PostgresGraphStore {
         Ok(UpsertReport::of(&self.write("graph.upsert_entities", &writes).await?))
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         check_entity_writes(&writes)?;
         self.write("graph.write_entities", &writes).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         check_relationships(&relationships)?;
-        self.engine
-            .transaction(
-                "graph.upsert_relationships",
-                &(&self.namespace, &relationships),
-                |connection, &(namespace, relationships)| {
-                    Box::pin(write::upsert_relationships(connection, namespace, relationships))
-                },
-            )
-            .await
+        let writes: Vec<_> = relationships.into_iter().map(RelationshipWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write_edges("graph.upsert_relationships", &writes).await?))
+    }
+
+    async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        check_relationship_writes(&writes)?;
+        self.write_edges("graph.write_relationships", &writes).await
     }
 
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
@@ -122,6 +142,22 @@ impl GraphStore for PostgresGraphStore {
             .engine
             .read(OPERATION, &(&self.namespace, &names), |connection, &(namespace, names)| {
                 Box::pin(rows::relationships(connection, namespace, names))
+            })
+            .await?;
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        const OPERATION: &str = "graph.get_stored_relationships";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let names: Vec<&str> = ids.iter().map(RelationshipId::as_str).collect();
+        let found = self
+            .engine
+            .read(OPERATION, &(&self.namespace, &names), |connection, &(namespace, names)| {
+                Box::pin(rows::stored_relationships(connection, namespace, names))
             })
             .await?;
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())

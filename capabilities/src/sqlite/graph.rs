@@ -9,17 +9,18 @@ use async_trait::async_trait;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::graph::{
     check_entities, check_entity_query, check_entity_writes, check_neighbors, check_relationship_query,
-    check_relationships,
+    check_relationship_writes, check_relationships,
 };
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, Namespace,
-    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, StoredEntity,
-    SubGraph, UpsertReport, WrittenEntity, check,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCounts, GraphStore, GraphWritten,
+    Namespace, NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
+    RelationshipWrite, Result, StoredEntity, StoredRelationship, SubGraph, UpsertReport, check,
 };
 use rusqlite::Connection;
 
 use super::engine::{Engine, ReadBudget};
 use super::{Sqlite, capabilities};
+use crate::steps::Steps;
 use traversal::Traversal;
 
 impl Sqlite {
@@ -38,9 +39,21 @@ pub struct SqliteGraphStore {
 }
 
 impl SqliteGraphStore {
-    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write(&self, operation: &'static str, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         let namespace = self.namespace.clone();
         let write = move |connection: &Connection| write::write_entities(connection, &namespace, &writes);
+        self.engine.write(operation, write).await
+    }
+
+    async fn write_edges(
+        &self,
+        operation: &'static str,
+        writes: Vec<RelationshipWrite>,
+    ) -> Result<Vec<GraphWritten>> {
+        let namespace = self.namespace.clone();
+        let write = move |connection: &Connection| {
+            write::write_relationships(connection, &namespace, &writes, operation)
+        };
         self.engine.write(operation, write).await
     }
 }
@@ -50,12 +63,21 @@ store! {
     shows: { engine: &store.engine },
     capabilities: capabilities(&store.engine),
     options: [
-        EntityCondition, EntityMode, NeighborsDirection, NeighborsTypes, EntitiesType, EntitiesFilter,
-        RelationshipsType, RelationshipsSource, RelationshipsTarget, RelationshipsFilter
+        EntityCondition, EntityMode, RelationshipCondition, RelationshipMode, NeighborsDirection,
+        NeighborsTypes, EntitiesType, EntitiesFilter, RelationshipsType, RelationshipsSource,
+        RelationshipsTarget, RelationshipsFilter
     ],
     erase: {
-        let namespace = store.namespace.clone();
-        store.engine.write("graph.erase", move |connection| write::erase(connection, &namespace)).await
+        let mut steps = Steps::default();
+        for delete in write::ERASE {
+            let step = || {
+                let namespace = store.namespace.clone();
+                let step = move |connection: &Connection| write::erase_step(connection, &namespace, delete);
+                store.engine.write("graph.erase", step)
+            };
+            steps.run(step).await?;
+        }
+        Ok(())
     },
 }
 
@@ -67,19 +89,20 @@ impl GraphStore for SqliteGraphStore {
         Ok(UpsertReport::of(&self.write("graph.upsert_entities", writes).await?))
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         check_entity_writes(&writes)?;
         self.write("graph.write_entities", writes).await
     }
 
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         check_relationships(&relationships)?;
-        let namespace = self.namespace.clone();
-        self.engine
-            .write("graph.upsert_relationships", move |connection| {
-                write::upsert_relationships(connection, &namespace, &relationships)
-            })
-            .await
+        let writes = relationships.into_iter().map(RelationshipWrite::replace).collect();
+        Ok(UpsertReport::of(&self.write_edges("graph.upsert_relationships", writes).await?))
+    }
+
+    async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        check_relationship_writes(&writes)?;
+        self.write_edges("graph.write_relationships", writes).await
     }
 
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
@@ -106,6 +129,19 @@ impl GraphStore for SqliteGraphStore {
         self.engine
             .read(OPERATION, move |connection| rows::get_relationships(connection, &namespace, &ids))
             .await
+    }
+
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        const OPERATION: &str = "graph.get_stored_relationships";
+        check::at_most(OPERATION, "ids", ids.len(), PAGE_ITEMS_MAX)?;
+        let (namespace, ids) = (self.namespace.clone(), ids.to_vec());
+        let read = move |connection: &Connection| {
+            ids.iter().map(|id| rows::stored_relationship(connection, &namespace, id)).collect()
+        };
+        self.engine.read(OPERATION, read).await
     }
 
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {

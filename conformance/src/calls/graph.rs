@@ -2,8 +2,8 @@
 
 use larder_kernel::{
     Capability, Direction, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, Filter, GraphStore,
-    Metadata, NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType,
-    Result, WrittenEntity,
+    GraphWritten, Metadata, NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery,
+    RelationshipType, RelationshipWrite, Result,
 };
 
 use super::{World, calls};
@@ -57,7 +57,7 @@ fn a() -> Result<EntityId> {
 }
 
 /// Returns the results of writes without the revisions, which may come from one counter for all namespaces.
-fn created(written: Vec<WrittenEntity>) -> Result<Vec<bool>> {
+fn created(written: Vec<GraphWritten>) -> Result<Vec<bool>> {
     Ok(written.into_iter().map(|written| written.created).collect())
 }
 
@@ -89,6 +89,24 @@ calls! { Graph, graph;
     }
     "upsert_relationships/without_an_end" => |store| {
         store.upsert_relationships(vec![relationship("r9", "likes", ["a", "their"], "new")?]).await
+    }
+    "write_relationships" => |store| {
+        let write = RelationshipWrite::replace(relationship("r1", "likes", ["c", "b"], "new")?);
+        created(store.write_relationships(vec![write]).await?)
+    }
+    "write_relationships/that_merge" => |store| {
+        let given = relationship("r1", "likes", ["c", "b"], "new")?;
+        let given = given.with_properties(Metadata::new().with("n", 1));
+        created(store.write_relationships(vec![RelationshipWrite::merge(given)]).await?)
+    }
+    "write_relationships/that_are_new" => |store| {
+        let write = RelationshipWrite::create(relationship("r3", "likes", ["c", "b"], "new")?);
+        created(store.write_relationships(vec![write]).await?)
+    }
+    "get_stored_relationships" => |store| {
+        let ids = [RelationshipId::new("r3")?, RelationshipId::new("r1")?];
+        let stored = store.get_stored_relationships(&ids).await?;
+        Ok(stored.into_iter().map(|stored| stored.map(|stored| stored.relationship)).collect::<Vec<_>>())
     }
     "get_entities" => |store| { store.get_entities(&[a()?, EntityId::new("their")?]).await }
     "get_relationships" => |store| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larder_kernel::{
     Capabilities, Contract, Entity, EntityId, EntityType, EntityWrite, GraphStore, Relationship,
-    RelationshipId, RelationshipType, Result,
+    RelationshipId, RelationshipType, RelationshipWrite, Result,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,7 @@ pub(crate) enum Op {
     UpsertEntity { id: u8, value: u32 },
     CreateEntity { id: u8, value: u32 },
     UpsertRelationship { id: u8, edge: Edge },
+    CreateRelationship { id: u8, edge: Edge },
     GetEntity { id: u8 },
     GetRelationship { id: u8 },
     DeleteEntity { id: u8 },
@@ -128,6 +129,15 @@ impl Spec for Graph {
                 (!state.has_ends(edge)).then(|| state.clone())
             }
             (Op::UpsertRelationship { id, edge }, Reply::Unknown) => state.with_edge(id, edge),
+            (Op::CreateRelationship { id, edge }, Reply::Answered(Answer::Created) | Reply::Unknown) => {
+                (!state.edges.contains_key(&id)).then(|| state.with_edge(id, edge))?
+            }
+            (Op::CreateRelationship { id, .. }, Reply::Refused(Refusal::Conflict)) => {
+                state.edges.contains_key(&id).then(|| state.clone())
+            }
+            (Op::CreateRelationship { edge, .. }, Reply::Refused(Refusal::NotFound)) => {
+                (!state.has_ends(edge)).then(|| state.clone())
+            }
             (Op::GetEntity { id }, Reply::Answered(Answer::Entity(seen))) => {
                 (state.entities.get(&id) == seen.as_ref()).then(|| state.clone())
             }
@@ -205,9 +215,12 @@ impl Subject for Graph {
         match rng.below(100) {
             0..18 => Op::UpsertEntity { id: entity, value },
             18..25 => Op::CreateEntity { id: entity, value },
-            25..50 => {
+            choice @ 25..50 => {
                 let edge = Edge { source: entity, target: rng.below(ENTITIES), value };
-                Op::UpsertRelationship { id: relationship, edge }
+                match choice {
+                    25..35 => Op::CreateRelationship { id: relationship, edge },
+                    _ => Op::UpsertRelationship { id: relationship, edge },
+                }
             }
             50..65 => Op::DeleteEntity { id: entity },
             65..72 => Op::DeleteRelationship { id: relationship },
@@ -229,6 +242,11 @@ impl Subject for Graph {
             Op::UpsertRelationship { id, edge } => {
                 let report = store.upsert_relationships(vec![relationship(id, edge)?]).await?;
                 Ok(Answer::Upserted { created: report.created, replaced: report.replaced })
+            }
+            Op::CreateRelationship { id, edge } => {
+                let write = RelationshipWrite::create(relationship(id, edge)?);
+                store.write_relationships(vec![write]).await?;
+                Ok(Answer::Created)
             }
             Op::GetEntity { id } => {
                 let found = store.get_entities(&[entity_id(id)?]).await?.pop().flatten();
@@ -258,6 +276,9 @@ impl Subject for Graph {
             (Op::CreateEntity { .. }, _) => "GRAPH-046",
             (Op::UpsertRelationship { .. }, Reply::Answered(_)) => "GRAPH-010",
             (Op::UpsertRelationship { .. }, _) => "GRAPH-006",
+            (Op::CreateRelationship { .. }, Reply::Answered(_)) => "GRAPH-061",
+            (Op::CreateRelationship { .. }, Reply::Refused(Refusal::Conflict)) => "GRAPH-057",
+            (Op::CreateRelationship { .. }, _) => "GRAPH-060",
             (Op::GetEntity { .. } | Op::GetRelationship { .. }, _) => "STORE-002",
             (Op::DeleteEntity { .. }, _) => "GRAPH-031",
             (Op::DeleteRelationship { .. }, _) => "GRAPH-034",
@@ -269,6 +290,7 @@ impl Subject for Graph {
             Op::UpsertEntity { id, value } => format!("upsert e{id} := v{value}"),
             Op::CreateEntity { id, value } => format!("create e{id} := v{value}"),
             Op::UpsertRelationship { id, edge } => format!("upsert r{id} := {}", show_edge(edge)),
+            Op::CreateRelationship { id, edge } => format!("create r{id} := {}", show_edge(edge)),
             Op::GetEntity { id } => format!("get e{id}"),
             Op::GetRelationship { id } => format!("get r{id}"),
             Op::DeleteEntity { id } => format!("delete e{id}"),

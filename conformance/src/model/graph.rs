@@ -1,5 +1,6 @@
 //! The model of [`GraphStore`].
 
+mod edges;
 mod operation;
 mod walk;
 mod write;
@@ -32,6 +33,8 @@ pub(super) struct Graph {
     relationships: BTreeMap<RelationshipId, Relationship>,
     /// The revisions of the entities whose last write returned one.
     revisions: BTreeMap<EntityId, Revision>,
+    /// The same for relationships.
+    edge_revisions: BTreeMap<RelationshipId, Revision>,
 }
 
 impl Graph {
@@ -74,6 +77,7 @@ impl Graph {
         same(recorder, clause, &store.upsert_relationships(batch.to_vec()).await, &expected)?;
         if expected.is_ok() {
             self.relationships.extend(batch.iter().map(|one| (one.id.clone(), one.clone())));
+            self.edge_revisions.retain(|id, _| batch.iter().all(|one| one.id != *id));
         }
         Ok(())
     }
@@ -115,6 +119,8 @@ impl Graph {
         let before = self.relationships.len();
         self.relationships.retain(|_, one| one.source != *entity && one.target != *entity);
         let relationships = size(before - self.relationships.len());
+        let left = &self.relationships;
+        self.edge_revisions.retain(|id, _| left.contains_key(id));
         let expected = DeletedEntity::new(existed, relationships);
         same(recorder, clause, &store.delete_entity(entity).await, &Ok(expected))
     }
@@ -128,6 +134,7 @@ impl Graph {
         const CLAUSE: &str = "GRAPH-034";
         recorder.call(CLAUSE, |_| format!("delete_relationship({})", id(relationship)));
         let there = self.relationships.remove(relationship).is_some();
+        self.edge_revisions.remove(relationship);
         same(recorder, CLAUSE, &store.delete_relationship(relationship).await, &Ok(there))
     }
 
@@ -215,6 +222,7 @@ impl Subject for Graph {
             Operation::Entities(batch) => self.upsert_entities(store, batch, recorder).await,
             Operation::Writes(batch) => self.write_entities(store, batch, recorder).await,
             Operation::Relationships(batch) => self.upsert_relationships(store, batch, recorder).await,
+            Operation::EdgeWrites(batch) => self.write_relationships(store, batch, recorder).await,
             Operation::GetEntities(ids) => self.get_entities(store, ids, recorder).await,
             Operation::GetRelationships(ids) => self.get_relationships(store, ids, recorder).await,
             Operation::Neighbors { entity, query } => self.neighbors(store, (entity, query), recorder).await,

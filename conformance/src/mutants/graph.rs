@@ -1,5 +1,6 @@
 //! Graph stores that are wrong.
 
+mod edges;
 mod writes;
 
 use std::collections::BTreeMap;
@@ -10,9 +11,9 @@ use larder_agents::storage::InMemoryGraphStore;
 use larder_kernel::check::size;
 use larder_kernel::{
     Capabilities, Capability, CypherCapable, DeletedEntity, Direction, Entity, EntityId, EntityQuery,
-    EntityType, EntityWrite, Error, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery,
-    Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity,
-    SubGraph, UpsertReport, WrittenEntity,
+    EntityType, EntityWrite, Error, ErrorKind, GraphCounts, GraphStore, GraphWritten, Metadata, Namespace,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipWrite,
+    Result, Revision, Store, StoredEntity, StoredRelationship, SubGraph, UpsertReport,
 };
 
 use super::filters::{metadata_with_numbers, with_numbers};
@@ -57,6 +58,16 @@ defects! { Graph;
     missing_stored_entities_leave_no_gap: StoredGapsClosed => ["GRAPH-053"],
     revisions_start_again_after_a_deletion: RevisionsRestart => ["GRAPH-054"],
     a_relationship_raises_the_revision_of_its_source: RelationshipRaises => ["GRAPH-055"],
+    a_relationship_keeps_its_first_revision: EdgeRevisionStays => ["GRAPH-056", "GRAPH-065"],
+    creating_a_relationship_overwrites_it: EdgeCreatingOverwrites => ["GRAPH-057"],
+    a_write_of_a_relationship_ignores_the_revision: EdgeRevisionIgnored => ["GRAPH-058"],
+    a_merge_replaces_all_properties_of_a_relationship: EdgeMergeReplaces => ["GRAPH-059"],
+    a_merge_keeps_the_ends_of_a_relationship: EdgeMergeKeepsEnds => ["GRAPH-059"],
+    a_failed_write_skips_its_relationship_alone: EdgeConditionSkips => ["GRAPH-060"],
+    a_condition_of_a_relationship_is_checked_before_the_write: EdgeConditionChecked => ["GRAPH-061"],
+    a_merge_reads_a_relationship_before_it_writes: EdgeMergeReads => ["GRAPH-062"],
+    a_merge_of_a_relationship_ignores_the_limit: EdgeMergeUnlimited => ["GRAPH-063"],
+    missing_stored_relationships_leave_no_gap: EdgeStoredGapsClosed => ["GRAPH-064"],
     cypher_is_declared_but_missing: CypherMissing => ["GRAPH-040"],
     cypher_is_there_but_undeclared: CypherUndeclared => ["GRAPH-040"],
 }
@@ -67,6 +78,8 @@ struct Memory {
     left: Mutex<BTreeMap<(Namespace, RelationshipId), Relationship>>,
     /// The revisions that a store derives from its own count, and not from the inner store.
     revisions: Mutex<BTreeMap<(Namespace, EntityId), u64>>,
+    /// The first revisions of relationships.
+    edges: Mutex<BTreeMap<(Namespace, RelationshipId), Revision>>,
     /// The largest counts so far.
     most: Mutex<BTreeMap<Namespace, GraphCounts>>,
 }
@@ -200,7 +213,7 @@ impl GraphStore for Wrong {
         self.inner.upsert_entities(entities).await
     }
 
-    async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         for write in &mut writes {
             write.entity.id = self.id(&write.entity.id)?;
         }
@@ -253,6 +266,21 @@ impl GraphStore for Wrong {
         Ok(report)
     }
 
+    async fn write_relationships(&self, mut writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        for RelationshipWrite { relationship, .. } in &mut writes {
+            relationship.source = self.id(&relationship.source)?;
+            relationship.target = self.id(&relationship.target)?;
+        }
+        self.write_edges_wrongly(writes).await
+    }
+
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        self.stored_edges_wrongly(ids).await
+    }
+
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
         let ids = ids.iter().map(|id| self.id(id)).collect::<Result<Vec<_>>>()?;
         let mut found = self.inner.get_entities(&ids).await?;
@@ -301,7 +329,7 @@ impl GraphStore for Wrong {
             for one in self.touching(&entity).await? {
                 let other = if one.source == entity { one.target } else { one.source };
                 if other != entity {
-                    self.inner.delete_entity(&other).await?;
+                    let _ = self.inner.delete_entity(&other).await?;
                 }
             }
         }

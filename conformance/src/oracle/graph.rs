@@ -65,7 +65,7 @@ impl GraphClient {
                 graph.delete_relationship(&self.relationship(*place, 0)?.id).await?;
             }
             Op::Remove { place } => {
-                graph.delete_entity(&self.entity(*place, 0)?.id).await?;
+                let _ = graph.delete_entity(&self.entity(*place, 0)?.id).await?;
             }
             _ => return Err(other_contract()),
         }

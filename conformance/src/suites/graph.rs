@@ -10,6 +10,7 @@ mod hostile;
 pub(crate) mod many;
 mod model;
 mod places;
+mod relationship_revisions;
 mod relationships;
 mod revisions;
 mod support;
@@ -69,6 +70,32 @@ fn conditional_writes() -> Vec<Case> {
         case!(Graph, "GRAPH-053", revisions::stored_entities_are_read_in_the_order_of_ids),
         case!(Graph, "GRAPH-054", revisions::a_new_entity_has_a_revision_that_the_id_never_had),
         case!(Graph, "GRAPH-055", revisions::relationships_do_not_change_revisions),
+        case!(Graph, "GRAPH-056", relationship_revisions::each_write_of_a_relationship_raises_its_revision),
+        case!(Graph, "GRAPH-057", relationship_revisions::creating_an_existing_relationship_conflicts),
+        case!(Graph, "GRAPH-058", relationship_revisions::a_relationship_at_another_revision_conflicts),
+        case!(
+            Graph,
+            "GRAPH-059",
+            relationship_revisions::a_merge_replaces_type_and_ends_and_keeps_other_properties
+        ),
+        case!(Graph, "GRAPH-060", relationship_revisions::a_failed_write_stores_nothing_of_its_batch),
+        case!(Graph, "GRAPH-061", relationship_revisions::one_of_concurrent_writes_succeeds),
+        case!(
+            Graph,
+            "GRAPH-062",
+            relationship_revisions::concurrent_merges_of_a_relationship_lose_no_property
+        ),
+        case!(
+            Graph,
+            "GRAPH-063",
+            relationship_revisions::a_merge_of_a_relationship_over_the_limit_is_refused
+        ),
+        case!(Graph, "GRAPH-064", relationship_revisions::stored_relationships_are_read_in_the_order_of_ids),
+        case!(
+            Graph,
+            "GRAPH-065",
+            relationship_revisions::a_new_relationship_has_a_revision_that_the_id_never_had
+        ),
     ]
 }
 

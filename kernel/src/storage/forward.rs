@@ -79,11 +79,13 @@ macro_rules! forward {
         $crate::forward! {
             @[$($($generics)*)?] GraphStore for $type, $by;
             upsert_entities(entities: Vec<Entity>) -> UpsertReport;
-            write_entities(writes: Vec<EntityWrite>) -> Vec<WrittenEntity>;
+            write_entities(writes: Vec<EntityWrite>) -> Vec<GraphWritten>;
             upsert_relationships(relationships: Vec<Relationship>) -> UpsertReport;
+            write_relationships(writes: Vec<RelationshipWrite>) -> Vec<GraphWritten>;
             get_entities(ids: &[EntityId]) -> Vec<Option<Entity>>;
             get_stored_entities(ids: &[EntityId]) -> Vec<Option<StoredEntity>>;
             get_relationships(ids: &[RelationshipId]) -> Vec<Option<Relationship>>;
+            get_stored_relationships(ids: &[RelationshipId]) -> Vec<Option<StoredRelationship>>;
             neighbors(entity: &EntityId, query: &NeighborQuery) -> SubGraph;
             delete_entity(entity: &EntityId) -> DeletedEntity;
             delete_relationship(relationship: &RelationshipId) -> bool;

@@ -10,13 +10,15 @@ use async_trait::async_trait;
 
 pub use check::{
     check_cypher, check_entities, check_entity_query, check_entity_writes, check_neighbors,
-    check_relationship_query, check_relationships,
+    check_relationship_query, check_relationship_writes, check_relationships,
 };
 pub use types::{
     CypherRow, DeletedEntity, Direction, Entity, EntityQuery, GraphCounts, NeighborQuery, Reached,
     Relationship, RelationshipQuery, SubGraph, UpsertReport,
 };
-pub use write::{EntityCondition, EntityMode, EntityWrite, StoredEntity, WrittenEntity};
+pub use write::{
+    EntityWrite, GraphCondition, GraphMode, GraphWritten, RelationshipWrite, StoredEntity, StoredRelationship,
+};
 
 use super::Store;
 use crate::error::{Error, Result};
@@ -80,7 +82,7 @@ pub trait GraphStore: Store {
     ///
     /// # Complexity
     /// O(batch).
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         Err(Error::not_implemented("graph.write_entities"))
     }
 
@@ -109,6 +111,42 @@ pub trait GraphStore: Store {
     /// O(batch).
     async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
         Err(Error::not_implemented("graph.upsert_relationships"))
+    }
+
+    /// Writes relationships, each under a condition, and returns their new revisions in the order of the
+    /// writes.
+    ///
+    /// Relationships have revisions, as entities have ([`write_entities`](Self::write_entities)).
+    ///
+    /// - **GRAPH-056** Each write of an existing relationship, through `write_relationships` or
+    ///   `upsert_relationships`, gives it a greater revision, and `write_relationships` returns for each
+    ///   relationship its new revision and whether it was created.
+    /// - **GRAPH-057** With `Absent`, a write creates a relationship that does not exist, and fails with
+    ///   `Conflict` if the relationship exists.
+    /// - **GRAPH-058** With `AtRevision`, a write succeeds if the relationship is at that revision, and fails
+    ///   with `Conflict` if the relationship does not exist or is at another revision.
+    /// - **GRAPH-059** With `Merge`, a write replaces the type, the source, the target and the properties
+    ///   that it names, keeps all other properties of an existing relationship, and creates a relationship
+    ///   that does not exist.
+    /// - **GRAPH-060** If the condition of one write fails, or the source or target of one relationship does
+    ///   not exist, no relationship of the batch is written.
+    /// - **GRAPH-061** Of concurrent creations of one relationship, or concurrent writes at one revision,
+    ///   exactly one succeeds, and the others fail with `Conflict`.
+    /// - **GRAPH-062** Concurrent merges of different properties into one relationship lose no property.
+    /// - **GRAPH-063** A merge with a result that exceeds the limits of properties fails with `InvalidInput`
+    ///   and changes no relationship of the batch.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 or more than 1,000 relationships, a duplicate id, or refused properties;
+    /// `NotFound` if a source or target does not exist; `Conflict`.
+    ///
+    /// # Cancellation
+    /// The batch is written completely or not at all.
+    ///
+    /// # Complexity
+    /// O(batch).
+    async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        Err(Error::not_implemented("graph.write_relationships"))
     }
 
     /// Reads entities by their ids.
@@ -165,6 +203,29 @@ pub trait GraphStore: Store {
         Err(Error::not_implemented("graph.get_relationships"))
     }
 
+    /// Reads relationships by their ids, each with its revision.
+    ///
+    /// - **GRAPH-064** `get_stored_relationships` returns one item for each requested id, in the order of the
+    ///   ids: the relationship with the revision of its last write, and `None` for a relationship that does
+    ///   not exist.
+    /// - **GRAPH-065** A relationship that is created again after its deletion, or after the deletion of its
+    ///   source or target, gets a revision that it never had.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more than 10,000 ids.
+    ///
+    /// # Cancellation
+    /// Dropping the future needs no cleanup.
+    ///
+    /// # Complexity
+    /// O(ids).
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        Err(Error::not_implemented("graph.get_stored_relationships"))
+    }
+
     /// Traverses the graph from an entity, breadth first, and returns the entities and relationships reached.
     ///
     /// The hops of an entity are the length of the shortest path to it. Entities are ordered by hops and then
@@ -201,21 +262,28 @@ pub trait GraphStore: Store {
         Err(Error::not_implemented("graph.neighbors"))
     }
 
-    /// Deletes an entity with all its relationships.
+    /// Deletes an entity with its relationships, at most 10,000 of them.
     ///
-    /// - **GRAPH-031** `delete_entity` deletes the entity and every relationship from or to it, and returns
-    ///   whether the entity existed and the number of relationships deleted.
+    /// A call is limited because other writers wait for it. To delete an entity with any number of
+    /// relationships, repeat the call until the result has no `more`. The handle of the crate `larder` does
+    /// that.
+    ///
+    /// - **GRAPH-031** `delete_entity` deletes an entity with at most 10,000 relationships and every
+    ///   relationship from or to it, and returns whether the entity existed and the number of relationships
+    ///   deleted.
     /// - **GRAPH-032** Deleting an entity does not change its neighbors or their other relationships.
     /// - **GRAPH-033** Deleting an entity that does not exist succeeds and reports that it did not exist.
+    /// - **GRAPH-066** Of an entity with more than 10,000 relationships, `delete_entity` deletes 10,000
+    ///   relationships, keeps the entity and its other relationships, and returns that more remain.
     ///
     /// # Errors
     /// Only errors of the backend itself.
     ///
     /// # Cancellation
-    /// The entity and all its relationships are deleted, or nothing is deleted.
+    /// Everything that the call deletes is deleted, or nothing.
     ///
     /// # Complexity
-    /// O(relationships of the entity).
+    /// O(deleted relationships) plus the cost of finding them.
     async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
         Err(Error::not_implemented("graph.delete_entity"))
     }
@@ -310,8 +378,9 @@ pub trait GraphStore: Store {
 ///
 /// An entity is a node with the label `Entity` and the properties `id`, `type` and `properties`, and its
 /// revision in the property `revision`. A relationship is an edge of the type `Relationship` from its source
-/// to its target, with the properties `id`, `type`, `source`, `target` and `properties`. The types of the
-/// contract are data and not labels, because they may contain any text:
+/// to its target, with the properties `id`, `type`, `source`, `target` and `properties`, and its revision in
+/// the property `revision`. The types of the contract are data and not labels, because they may contain any
+/// text:
 ///
 /// ```text
 /// MATCH (person:Entity {type: 'person'})-[r:Relationship {type: 'knows'}]->(friend:Entity)

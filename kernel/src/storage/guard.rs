@@ -86,6 +86,9 @@ macro_rules! check {
     ($self:ident GraphStore write_entities $writes:ident) => {
         $self.check("graph.write_entities", all(&$writes, EntityWrite::options))?;
     };
+    ($self:ident GraphStore write_relationships $writes:ident) => {
+        $self.check("graph.write_relationships", all(&$writes, RelationshipWrite::options))?;
+    };
     ($self:ident GraphStore neighbors $entity:ident $query:ident) => {
         $self.check("graph.neighbors", $query.options())?;
     };

@@ -70,6 +70,10 @@ options! {
     EntityCondition, Graph, "entity.condition";
     /// [`EntityWrite::mode`](crate::EntityWrite::mode) other than replace.
     EntityMode, Graph, "entity.mode";
+    /// [`RelationshipWrite::condition`](crate::RelationshipWrite::condition) other than none.
+    RelationshipCondition, Graph, "relationship.condition";
+    /// [`RelationshipWrite::mode`](crate::RelationshipWrite::mode) other than replace.
+    RelationshipMode, Graph, "relationship.mode";
     /// [`NeighborQuery::direction`](crate::NeighborQuery::direction) other than both.
     NeighborsDirection, Graph, "neighbors.direction";
     /// [`NeighborQuery::relationship_types`](crate::NeighborQuery::relationship_types).

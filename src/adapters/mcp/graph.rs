@@ -39,7 +39,8 @@ fn written() -> Vec<Entry> {
             Effect::Replaces,
             "graph_upsert_relationships",
             "Write relationships",
-            "Writes directed relationships between existing entities, all or none; without an id, a \
+            "Writes directed relationships between existing entities, all or none; an existing relationship \
+             keeps the properties that the call does not name, unless `mode` is `replace`. Without an id, a \
              relationship is identified by its type, source and target. Example: {\"relationships\": \
              [{\"relationship_type\": \"works_at\", \"source\": \"ann\", \"target\": \"acme\"}]}",
             write::upsert_relationships,

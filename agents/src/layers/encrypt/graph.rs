@@ -1,15 +1,18 @@
 //! Entities and relationships with encrypted properties.
 
+mod relationships;
+
 use async_trait::async_trait;
 use larder_kernel::limits::{METADATA_BYTES_MAX, PAGE_ITEMS_MAX};
 use larder_kernel::storage::graph::{
-    check_entities, check_entity_query, check_entity_writes, check_relationship_query, check_relationships,
+    check_entities, check_entity_query, check_entity_writes, check_relationship_query,
+    check_relationship_writes, check_relationships,
 };
 use larder_kernel::{
-    Capabilities, Capability, CypherCapable, DeletedEntity, Entity, EntityCondition, EntityId, EntityMode,
-    EntityQuery, EntityWrite, ErrorKind, GraphCounts, GraphStore, Metadata, Namespace, NeighborQuery, Page,
-    PageRequest, Reached, Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity,
-    SubGraph, UpsertReport, WrittenEntity,
+    Capabilities, Capability, CypherCapable, DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite,
+    ErrorKind, GraphCondition, GraphCounts, GraphMode, GraphStore, GraphWritten, Metadata, Namespace,
+    NeighborQuery, Page, PageRequest, Reached, Relationship, RelationshipId, RelationshipQuery,
+    RelationshipWrite, Result, Store, StoredEntity, StoredRelationship, SubGraph, UpsertReport,
 };
 
 use super::ring::{Place, corrupt};
@@ -20,6 +23,8 @@ shared!(
     [
         EntityCondition,
         EntityMode,
+        RelationshipCondition,
+        RelationshipMode,
         NeighborsDirection,
         NeighborsTypes,
         EntitiesType,
@@ -89,8 +94,8 @@ impl Sealed<dyn GraphStore> {
 fn merged(write: &EntityWrite, stored: Option<&StoredEntity>) -> Result<EntityWrite> {
     let entity = write.apply(stored.map(|stored| (stored.revision, &stored.entity.properties)))?;
     let condition = match (write.mode, stored) {
-        (EntityMode::Merge, Some(stored)) => EntityCondition::AtRevision(stored.revision),
-        (EntityMode::Merge, None) => EntityCondition::Absent,
+        (GraphMode::Merge, Some(stored)) => GraphCondition::AtRevision(stored.revision),
+        (GraphMode::Merge, None) => GraphCondition::Absent,
         _ => write.condition,
     };
     Ok(EntityWrite::replace(entity).with_condition(condition))
@@ -141,11 +146,11 @@ impl GraphStore for Sealed<dyn GraphStore> {
         self.inner.upsert_entities(entities.into_iter().map(seal).collect::<Result<_>>()?).await
     }
 
-    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         const OPERATION: &str = "graph.write_entities";
         check_entity_writes(&writes)?;
         // The inner store merges only what it can read, so this layer merges and writes at the revision.
-        if writes.iter().all(|write| write.mode == EntityMode::Replace) {
+        if writes.iter().all(|write| write.mode == GraphMode::Replace) {
             return self.inner.write_entities(self.seal_writes(OPERATION, writes)?).await;
         }
         let ids: Vec<_> = writes.iter().map(|write| write.entity.id.clone()).collect();
@@ -174,6 +179,11 @@ impl GraphStore for Sealed<dyn GraphStore> {
         self.inner.upsert_relationships(relationships.into_iter().map(seal).collect::<Result<_>>()?).await
     }
 
+    async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+        check_relationship_writes(&writes)?;
+        self.write_sealed(writes).await
+    }
+
     async fn get_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<Entity>>> {
         let open = |entity| self.open_entity("graph.get_entities", entity);
         self.inner.get_entities(ids).await?.into_iter().map(|entity| entity.map(open).transpose()).collect()
@@ -196,6 +206,18 @@ impl GraphStore for Sealed<dyn GraphStore> {
             .into_iter()
             .map(|found| found.map(open).transpose())
             .collect()
+    }
+
+    async fn get_stored_relationships(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        let open = |stored: StoredRelationship| {
+            let found = self.open_relationship("graph.get_stored_relationships", stored.relationship)?;
+            Ok(StoredRelationship::new(found, stored.revision))
+        };
+        let stored = self.inner.get_stored_relationships(ids).await?;
+        stored.into_iter().map(|stored| stored.map(open).transpose()).collect()
     }
 
     async fn neighbors(&self, entity: &EntityId, query: &NeighborQuery) -> Result<SubGraph> {

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use larder_kernel::{
     BlobKey, BlobStoreExt, Capabilities, Capability, Contract, CypherCapable, CypherRow, DeletedEntity,
-    Durability, Entity, EntityId, EntityQuery, EntityWrite, ErrorKind, GraphCounts, GraphStore, Metadata,
-    Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery,
-    Result, Store, StoredEntity, SubGraph, UpsertReport, WrittenEntity,
+    Durability, Entity, EntityId, EntityQuery, EntityWrite, ErrorKind, GraphCounts, GraphStore, GraphWritten,
+    Metadata, Namespace, NeighborQuery, OptionSet, Page, PageRequest, Relationship, RelationshipId,
+    RelationshipQuery, RelationshipWrite, Result, Store, StoredEntity, StoredRelationship, SubGraph,
+    UpsertReport,
 };
 
 use super::super::{BlobCacheLayer, Layer, Layers, RetryLayer, Tenant};
@@ -91,11 +92,20 @@ macro_rules! graph_of {
             async fn upsert_entities(&self, entities: Vec<Entity>) -> Result<UpsertReport> {
                 self.0.upsert_entities(entities).await
             }
-            async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+            async fn write_entities(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
                 self.0.write_entities(writes).await
             }
             async fn get_stored_entities(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
                 self.0.get_stored_entities(ids).await
+            }
+            async fn write_relationships(&self, writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+                self.0.write_relationships(writes).await
+            }
+            async fn get_stored_relationships(
+                &self,
+                ids: &[RelationshipId],
+            ) -> Result<Vec<Option<StoredRelationship>>> {
+                self.0.get_stored_relationships(ids).await
             }
             async fn upsert_relationships(&self, relationships: Vec<Relationship>) -> Result<UpsertReport> {
                 self.0.upsert_relationships(relationships).await

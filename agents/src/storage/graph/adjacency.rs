@@ -98,7 +98,8 @@ impl Adjacency {
     /// Removes a single entry, even if there are several: each represents a relationship.
     pub(super) fn remove_one(&mut self, node: NodeIndex, other: NodeIndex) {
         let entries = self.of_mut(node);
-        if let Some(at) = entries.iter().position(|there| *there == other) {
+        // The newest entry is the last, and the deletion of a hub begins with the newest.
+        if let Some(at) = entries.iter().rposition(|there| *there == other) {
             let last = entries.len() - 1;
             entries.swap(at, last);
             self.spans[node.index()].length -= 1;

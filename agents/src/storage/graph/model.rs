@@ -6,14 +6,16 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use larder_kernel::check::size;
+use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, ErrorKind, OptionSet,
-    Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result, Revision, UpsertReport,
-    WrittenEntity,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, ErrorKind, GraphWritten,
+    OptionSet, Relationship, RelationshipId, RelationshipQuery, RelationshipType, RelationshipWrite, Result,
+    Revision,
 };
 use petgraph::Direction as Way;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::stable_graph::StableDiGraph;
+use petgraph::visit::EdgeRef as _;
 
 use super::adjacency::Adjacency;
 use super::ids::Ids;
@@ -40,6 +42,8 @@ pub(super) struct Graph {
     pub(super) ids: Ids,
     /// The revisions of the entities, by their numbers.
     revisions: Vec<u64>,
+    /// The revisions of the relationships, by their numbers.
+    edge_revisions: Vec<u64>,
     /// The greatest revision so far. An erasure keeps it.
     last_revision: u64,
     entities_by_type: ByType<EntityType, EntityId>,
@@ -130,7 +134,7 @@ impl Graph {
         operation: &'static str,
         backend: &MemoryBackend,
         writes: Vec<EntityWrite>,
-    ) -> Result<Vec<WrittenEntity>> {
+    ) -> Result<Vec<GraphWritten>> {
         let (mut freed, mut needed, mut created) = (0, 0, 0);
         let mut entities = Vec::with_capacity(writes.len());
         for write in writes {
@@ -151,7 +155,7 @@ impl Graph {
         Ok(entities.into_iter().map(|entity| self.write_entity(entity)).collect())
     }
 
-    fn write_entity(&mut self, entity: Entity) -> WrittenEntity {
+    fn write_entity(&mut self, entity: Entity) -> GraphWritten {
         add(&mut self.entities_by_type, &entity.entity_type, &entity.id);
         self.last_revision += 1;
         let (revision, entity) = (self.last_revision, Arc::new(entity));
@@ -170,56 +174,76 @@ impl Graph {
             self.revisions.resize(node.index() + 1, 0);
         }
         self.revisions[node.index()] = revision;
-        WrittenEntity::new(Revision::new(revision), known.is_none())
+        GraphWritten::new(Revision::new(revision), known.is_none())
     }
 
-    pub(super) fn upsert_relationships(
+    pub(super) fn stored_relationship(&self, id: &RelationshipId) -> Option<(Revision, &Arc<Relationship>)> {
+        let edge = *self.relationships.get(id)?;
+        let revision = self.edge_revisions.get(edge.index()).copied().unwrap_or(0);
+        Some((Revision::new(revision), self.graph.edge_weight(edge)?))
+    }
+
+    pub(super) fn write_relationships(
         &mut self,
+        operation: &'static str,
         backend: &MemoryBackend,
-        relationships: Vec<Relationship>,
-    ) -> Result<UpsertReport> {
-        const OPERATION: &str = "graph.upsert_relationships";
-        let mut report = UpsertReport::default();
-        let (mut freed, mut needed) = (0, 0);
-        let mut writes = Vec::with_capacity(relationships.len());
-        for relationship in relationships {
-            let source = self.end(OPERATION, "relationship.source", &relationship.source)?;
-            let target = self.end(OPERATION, "relationship.target", &relationship.target)?;
+        writes: Vec<RelationshipWrite>,
+    ) -> Result<Vec<GraphWritten>> {
+        let (mut freed, mut needed, mut created) = (0, 0, 0);
+        let mut ready = Vec::with_capacity(writes.len());
+        for write in writes {
+            let stored = self.stored_relationship(&write.relationship.id);
+            let relationship = match write.options() {
+                OptionSet::NONE => write.relationship,
+                _ => write.apply(stored.map(|(revision, there)| (revision, &there.properties)))?,
+            };
+            let source = self.end(operation, "relationship.source", &relationship.source)?;
+            let target = self.end(operation, "relationship.target", &relationship.target)?;
             needed += relationship_bytes(&relationship);
-            match self.relationship(&relationship.id) {
-                Some(there) => {
-                    freed += relationship_bytes(there);
-                    report.replaced += 1;
-                }
-                None => report.created += 1,
+            match stored {
+                Some((_, there)) => freed += relationship_bytes(there),
+                None => created += 1,
             }
-            writes.push((source, target, relationship));
+            ready.push((source, target, relationship));
         }
-        full(OPERATION, self.relationships.len(), report.created)?;
-        self.adjust_quota(OPERATION, backend, freed, needed)?;
-        for (source, target, relationship) in writes {
-            self.write_relationship(source, target, relationship);
-        }
-        Ok(report)
+        full(operation, self.relationships.len(), created)?;
+        self.adjust_quota(operation, backend, freed, needed)?;
+        let write = |(source, target, relationship)| self.write_relationship(source, target, relationship);
+        Ok(ready.into_iter().map(write).collect())
     }
 
-    fn write_relationship(&mut self, source: NodeIndex, target: NodeIndex, relationship: Relationship) {
-        let edge = self.relationships.get(&relationship.id).copied();
-        let edge = edge.filter(|edge| self.graph.edge_endpoints(*edge) == Some((source, target)));
+    fn write_relationship(
+        &mut self,
+        source: NodeIndex,
+        target: NodeIndex,
+        relationship: Relationship,
+    ) -> GraphWritten {
+        let known = self.relationships.get(&relationship.id).copied();
+        let kept = known.filter(|edge| self.graph.edge_endpoints(*edge) == Some((source, target)));
         let relationship = Arc::new(relationship);
         // If the ends are the same, the edge is updated in place, because removing an edge scans the lists of
         // its ends.
-        if let Some(weight) = edge.and_then(|edge| self.graph.edge_weight_mut(edge)) {
+        let edge = if let Some((edge, weight)) =
+            kept.and_then(|edge| Some((edge, self.graph.edge_weight_mut(edge)?)))
+        {
             let old = std::mem::replace(weight, relationship.clone());
             remove(&mut self.relationships_by_type, &old.relationship_type, &old.id);
+            edge
         } else {
             self.unlink(&relationship.id);
             let edge = self.graph.add_edge(source, target, relationship.clone());
             self.adjacency[Way::Outgoing.index()].add(source, target);
             self.adjacency[Way::Incoming.index()].add(target, source);
             self.relationships.insert(relationship.id.clone(), edge);
-        }
+            edge
+        };
         add(&mut self.relationships_by_type, &relationship.relationship_type, &relationship.id);
+        self.last_revision += 1;
+        if self.edge_revisions.len() <= edge.index() {
+            self.edge_revisions.resize(edge.index() + 1, 0);
+        }
+        self.edge_revisions[edge.index()] = self.last_revision;
+        GraphWritten::new(Revision::new(self.last_revision), known.is_none())
     }
 
     fn end(&self, operation: &'static str, field: &'static str, id: &EntityId) -> Result<NodeIndex> {
@@ -247,13 +271,20 @@ impl Graph {
     }
 
     pub(super) fn delete_entity(&mut self, backend: &MemoryBackend, id: &EntityId) -> DeletedEntity {
-        let Some(node) = self.entities.remove(id) else { return DeletedEntity::default() };
-        // A loop is both an outgoing and an incoming edge; the set counts it once.
-        let touching: BTreeSet<RelationshipId> = [Way::Outgoing, Way::Incoming]
-            .into_iter()
-            .flat_map(|way| self.graph.edges_directed(node, way))
-            .map(|edge| edge.weight().id.clone())
-            .collect();
+        let Some(&node) = self.entities.get(id) else { return DeletedEntity::default() };
+        // A loop is both an outgoing and an incoming edge, and counts once.
+        let arriving = self.graph.edges_directed(node, Way::Incoming).filter(|edge| edge.source() != node);
+        let edges = self.graph.edges_directed(node, Way::Outgoing).chain(arriving).take(PAGE_ITEMS_MAX + 1);
+        let mut touching: Vec<RelationshipId> = edges.map(|edge| edge.weight().id.clone()).collect();
+        if touching.len() > PAGE_ITEMS_MAX {
+            touching.truncate(PAGE_ITEMS_MAX);
+            // The newest are the first in the lists, where removing them is fast.
+            let gone: u64 =
+                touching.iter().filter_map(|id| self.unlink(id)).map(|one| relationship_bytes(&one)).sum();
+            self.give_back(backend, gone);
+            return DeletedEntity::new(true, size(touching.len())).with_more(true);
+        }
+        self.entities.remove(id);
         // petgraph removes the edges together with their node, each from the front of the node's list.
         // Removing them in the order of ids would search the whole list for each.
         let mut freed = 0;

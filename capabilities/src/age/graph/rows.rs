@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{Entity, EntityId, Relationship, RelationshipId, Revision, StoredEntity};
+use larder_kernel::{
+    Entity, EntityId, Relationship, RelationshipId, Revision, StoredEntity, StoredRelationship,
+};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
@@ -29,7 +31,7 @@ macro_rules! record {
         concat!("pg_catalog.textin(ag_catalog.agtype_out(", $alias, ".properties))")
     };
 }
-/// The revision of such a row; 0 for a node that was written without one.
+/// The revision of such a row; 0 for a node or an edge that was written without one.
 macro_rules! revision {
     ($alias:literal) => {
         concat!(
@@ -109,4 +111,30 @@ pub(super) async fn relationships(
     );
     let rows = sqlx::query(AssertSqlSafe(sql)).bind(ids).fetch_all(connection).await?;
     rows.iter().map(|row| relationship(row).map(|found| (found.id.clone(), found))).collect()
+}
+
+/// Returns the existing relationships among these ids, with their revisions.
+pub(super) async fn stored_relationships(
+    connection: &mut PgConnection,
+    graph: &GraphName,
+    ids: &[&str],
+) -> Fallible<HashMap<RelationshipId, StoredRelationship>> {
+    let sql = format!(
+        concat!(
+            "SELECT ",
+            record!("r"),
+            ", ",
+            revision!("r"),
+            r#" FROM {}."Relationship" r WHERE "#,
+            field!("r", "id"),
+            " = ANY($1)"
+        ),
+        graph.name
+    );
+    let rows = sqlx::query(AssertSqlSafe(sql)).bind(ids).fetch_all(connection).await?;
+    let stored = |row: &PgRow| -> Fallible<_> {
+        let (found, revision) = (relationship(row)?, Revision::new(decode::unsigned(row, 1)?));
+        Ok((found.id.clone(), StoredRelationship::new(found, revision)))
+    };
+    rows.iter().map(stored).collect()
 }

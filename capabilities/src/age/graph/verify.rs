@@ -123,12 +123,18 @@ impl Graph<'_> {
             let number: i64 = row.try_get(2)?;
             if entity(&row).is_err() {
                 faults.add(Fault::new(Record, place, "it cannot be decoded"));
-            } else if number > self.last || number < 0 {
-                let seen = format!("its revision is {number}; the last one that was drawn is {}", self.last);
-                faults.add(Fault::new(Counter, place, seen));
+            } else {
+                self.revision(number, &place, faults);
             }
         }
         Ok(())
+    }
+
+    fn revision(&self, number: i64, place: &str, faults: &Faults) {
+        if number > self.last || number < 0 {
+            let seen = format!("its revision is {number}; the last one that was drawn is {}", self.last);
+            faults.add(Fault::new(Counter, place, seen));
+        }
     }
 
     async fn relationships(&self, sql: &mut PgConnection, faults: &Faults) -> Fallible<()> {
@@ -140,8 +146,9 @@ impl Graph<'_> {
                 field!("r", "id"),
                 r#", ''),
                  EXISTS (SELECT FROM {0}."Entity" e WHERE e.id OPERATOR(ag_catalog.=) r.start_id)
-                    AND EXISTS (SELECT FROM {0}."Entity" e WHERE e.id OPERATOR(ag_catalog.=) r.end_id)
-                 FROM {0}."Relationship" r"#
+                    AND EXISTS (SELECT FROM {0}."Entity" e WHERE e.id OPERATOR(ag_catalog.=) r.end_id), "#,
+                revision!("r"),
+                r#" FROM {0}."Relationship" r"#
             ),
             self.name.name
         );
@@ -151,6 +158,8 @@ impl Graph<'_> {
             let place = format!("relationship {} in the {}", row.try_get::<&str, _>(1)?, self.place);
             if relationship(&row).is_err() {
                 faults.add(Fault::new(Record, &place, "it cannot be decoded"));
+            } else {
+                self.revision(row.try_get(3)?, &place, faults);
             }
             if !row.try_get::<bool, _>(2)? {
                 faults.add(Fault::new(Reference, place, "its source or target does not exist"));

@@ -3,23 +3,22 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityWrite, OptionSet, Relationship, RelationshipId, UpsertReport,
-    WrittenEntity,
-};
+use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::{DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, RelationshipId};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use super::rows::{field, record, revision};
 use crate::age::agtype;
-use crate::age::schema::{GraphName, or_empty};
+use crate::age::schema::GraphName;
+use crate::postgres::encode;
 use crate::postgres::failure::Fallible;
-use crate::postgres::graph::upsert::{self, check_ends, ends, in_order, report, written};
+use crate::postgres::graph::upsert::{self, are_plain, in_order, written};
 
 const OPERATION: &str = "graph.write_entities";
 
-/// The properties of a node with the next revision. The number is drawn after the row is locked, so the
-/// revisions of a node only increase.
+/// The properties of a node or an edge with the next revision. The number is drawn after the row is locked,
+/// so the revisions of an item only increase.
 macro_rules! revised {
     ($properties:literal) => {
         concat!(
@@ -31,14 +30,16 @@ macro_rules! revised {
     };
 }
 
+pub(super) use revised;
+
 /// Writes entities. An existing entity keeps its node, and so its relationships.
 pub(super) async fn write_entities(
     connection: &mut PgConnection,
     graph: &GraphName,
     writes: &[EntityWrite],
-) -> Fallible<Vec<WrittenEntity>> {
+) -> Fallible<Vec<GraphWritten>> {
     let entities: Vec<&Entity> = writes.iter().map(|write| &write.entity).collect();
-    if writes.iter().all(|write| write.options() == OptionSet::NONE) {
+    if are_plain(writes) {
         let rows = insert(connection, graph, &entities, revised!("excluded.properties")).await?;
         return in_order(OPERATION, writes, &written(&rows)?);
     }
@@ -116,65 +117,7 @@ fn columns<'e>(entities: impl IntoIterator<Item = &'e Entity>) -> (Vec<&'e str>,
     entities.into_iter().map(|entity| (entity.id.as_str(), agtype::of_entity(entity))).unzip()
 }
 
-/// Writes relationships whose ends exist and stay until the transaction ends.
-pub(super) async fn upsert_relationships(
-    connection: &mut PgConnection,
-    graph: &GraphName,
-    relationships: &[Relationship],
-) -> Fallible<UpsertReport> {
-    // If the graph does not exist, no end exists.
-    check_ends(relationships, &or_empty(hold_ends(connection, graph, relationships).await)?)?;
-    let part = |part: fn(&Relationship) -> &str| -> Vec<&str> { relationships.iter().map(part).collect() };
-    let records: Vec<String> = relationships.iter().map(agtype::of_relationship).collect();
-    let sql = format!(
-        concat!(
-            r#"INSERT INTO {graph}."Relationship" (start_id, end_id, properties)
-               SELECT s.id, t.id, ag_catalog.agtype_in(pg_catalog.textout(given.record))
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-                   AS given (id, source, target, record)
-               JOIN {graph}."Entity" s ON "#,
-            field!("s", "id"),
-            r#" = given.source JOIN {graph}."Entity" t ON "#,
-            field!("t", "id"),
-            r#" = given.target
-               ORDER BY given.id COLLATE "C"
-               ON CONFLICT ((ag_catalog.agtype_object_field_text(properties, 'id')) COLLATE "C")
-               DO UPDATE SET start_id = excluded.start_id, end_id = excluded.end_id,
-                   properties = excluded.properties
-               RETURNING (xmax = 0) AS created"#
-        ),
-        graph = graph.name
-    );
-    let rows = sqlx::query(AssertSqlSafe(sql))
-        .bind(part(|relationship| relationship.id.as_str()))
-        .bind(part(|relationship| relationship.source.as_str()))
-        .bind(part(|relationship| relationship.target.as_str()))
-        .bind(records)
-        .fetch_all(connection)
-        .await?;
-    report(&rows)
-}
-
-/// Protects the entities at the ends from deletion, and returns the existing ones.
-async fn hold_ends(
-    connection: &mut PgConnection,
-    graph: &GraphName,
-    relationships: &[Relationship],
-) -> Fallible<Vec<PgRow>> {
-    let sql = format!(
-        concat!(
-            "SELECT ",
-            field!("e", "id"),
-            r#" FROM {}."Entity" e WHERE "#,
-            field!("e", "id"),
-            " = ANY($1) ORDER BY 1 FOR KEY SHARE"
-        ),
-        graph.name
-    );
-    Ok(sqlx::query(AssertSqlSafe(sql)).bind(ends(relationships)).fetch_all(connection).await?)
-}
-
-/// Deletes an entity and its relationships.
+/// Deletes an entity and its relationships, or some of its relationships if they are too many for one call.
 pub(super) async fn delete_entity(
     connection: &mut PgConnection,
     graph: &GraphName,
@@ -193,11 +136,19 @@ pub(super) async fn delete_entity(
         concat!(
             r#"WITH node AS MATERIALIZED (SELECT e.id FROM {graph}."Entity" e WHERE "#,
             field!("e", "id"),
-            " = $1), touching AS MATERIALIZED (SELECT ",
+            " = $1), candidate AS MATERIALIZED (SELECT ",
             field!("r", "id"),
             r#" AS id FROM {graph}."Relationship" r
                    WHERE r.start_id OPERATOR(ag_catalog.=) (SELECT id FROM node)
                       OR r.end_id OPERATOR(ag_catalog.=) (SELECT id FROM node)
+                   LIMIT $2),
+               touching AS MATERIALIZED (SELECT "#,
+            field!("r", "id"),
+            r#" AS id FROM {graph}."Relationship" r WHERE "#,
+            field!("r", "id"),
+            r#" = ANY(ARRAY(SELECT id FROM candidate))
+                   AND (r.start_id OPERATOR(ag_catalog.=) (SELECT id FROM node)
+                     OR r.end_id OPERATOR(ag_catalog.=) (SELECT id FROM node))
                    ORDER BY 1 FOR UPDATE)
                DELETE FROM {graph}."Relationship" r WHERE "#,
             field!("r", "id"),
@@ -205,10 +156,22 @@ pub(super) async fn delete_entity(
         ),
         graph = graph.name
     );
-    let gone = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str()).execute(&mut *connection).await?;
-    let sql = format!(concat!(r#"DELETE FROM {}."Entity" e WHERE "#, field!("e", "id"), " = $1"), graph.name);
-    sqlx::query(AssertSqlSafe(sql)).bind(id.as_str()).execute(connection).await?;
-    Ok(DeletedEntity::new(true, gone.rows_affected()))
+    let gone = sqlx::query(AssertSqlSafe(sql))
+        .bind(id.as_str())
+        .bind(encode::length(PAGE_ITEMS_MAX))
+        .execute(&mut *connection)
+        .await?;
+    let sql = format!(
+        concat!(
+            r#"DELETE FROM {graph}."Entity" e WHERE "#,
+            field!("e", "id"),
+            r#" = $1 AND NOT EXISTS (SELECT 1 FROM {graph}."Relationship" r
+                   WHERE r.start_id OPERATOR(ag_catalog.=) e.id OR r.end_id OPERATOR(ag_catalog.=) e.id)"#
+        ),
+        graph = graph.name
+    );
+    let deleted = sqlx::query(AssertSqlSafe(sql)).bind(id.as_str()).execute(connection).await?;
+    Ok(DeletedEntity::new(true, gone.rows_affected()).with_more(deleted.rows_affected() == 0))
 }
 
 /// Deletes a relationship and returns true if it existed.

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId, Revision, StoredEntity};
+use larder_kernel::{
+    Entity, EntityId, Namespace, Relationship, RelationshipId, Revision, StoredEntity, StoredRelationship,
+};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
@@ -78,4 +80,26 @@ pub(super) async fn relationships(
     .fetch_all(connection)
     .await?;
     rows.iter().map(|row| relationship(row).map(|found| (found.id.clone(), found))).collect()
+}
+
+/// Returns the existing relationships among these ids, with their revisions.
+pub(super) async fn stored_relationships(
+    connection: &mut PgConnection,
+    namespace: &Namespace,
+    ids: &[&str],
+) -> Fallible<HashMap<RelationshipId, StoredRelationship>> {
+    let rows = sqlx::query(
+        "SELECT id, relationship_type, source, target, properties, revision FROM larder.relationships
+         WHERE namespace = $1 AND id = ANY($2)",
+    )
+    .bind(namespace.as_str())
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    let stored = |row: &PgRow| -> Fallible<_> {
+        let revision = Revision::new(decode::unsigned(row, 5)?);
+        let found = relationship(row)?;
+        Ok((found.id.clone(), StoredRelationship::new(found, revision)))
+    };
+    rows.iter().map(stored).collect()
 }

@@ -1,9 +1,10 @@
-//! The shared parts of the upserts of both graphs: the ends of relationships, and the report.
+//! The shared parts of the writes of both graphs: conditions, the ends of relationships, and the results.
 
 use std::collections::{HashMap, HashSet};
 
 use larder_kernel::{
-    Entity, EntityWrite, Error, ErrorKind, Metadata, Relationship, Revision, UpsertReport, WrittenEntity,
+    Entity, EntityWrite, Error, ErrorKind, GraphWritten, Metadata, OptionSet, Relationship,
+    RelationshipWrite, Result, Revision,
 };
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -12,58 +13,92 @@ use crate::postgres::decode;
 use crate::postgres::failure::{Fallible, corrupt};
 
 /// Collects rows of an id, a revision and whether the entity was created.
-pub(crate) fn written(rows: &[PgRow]) -> Fallible<HashMap<&str, WrittenEntity>> {
+pub(crate) fn written(rows: &[PgRow]) -> Fallible<HashMap<&str, GraphWritten>> {
     let one = |row| -> Fallible<_> {
         let revision = Revision::new(decode::unsigned(row, 1)?);
-        Ok((PgRow::try_get(row, 0)?, WrittenEntity::new(revision, row.try_get(2)?)))
+        Ok((PgRow::try_get(row, 0)?, GraphWritten::new(revision, row.try_get(2)?)))
     };
     rows.iter().map(one).collect()
 }
 
-/// Checks the condition of each write, and returns the existing entities as the writes leave them. `stored`
-/// has the properties of the existing ones.
-pub(crate) fn changed(
-    writes: &[EntityWrite],
-    written: &HashMap<&str, WrittenEntity>,
+/// The write of an entity or a relationship.
+pub(crate) trait Write {
+    type Item;
+
+    fn id(&self) -> &str;
+    fn options(&self) -> OptionSet;
+    /// Returns the item to store, if the condition holds.
+    fn applied(&self, stored: Option<(Revision, &Metadata)>) -> Result<Self::Item>;
+}
+
+impl Write for EntityWrite {
+    type Item = Entity;
+
+    fn id(&self) -> &str {
+        self.entity.id.as_str()
+    }
+
+    fn options(&self) -> OptionSet {
+        Self::options(self)
+    }
+
+    fn applied(&self, stored: Option<(Revision, &Metadata)>) -> Result<Entity> {
+        self.apply(stored)
+    }
+}
+
+impl Write for RelationshipWrite {
+    type Item = Relationship;
+
+    fn id(&self) -> &str {
+        self.relationship.id.as_str()
+    }
+
+    fn options(&self) -> OptionSet {
+        Self::options(self)
+    }
+
+    fn applied(&self, stored: Option<(Revision, &Metadata)>) -> Result<Relationship> {
+        self.apply(stored)
+    }
+}
+
+/// Returns true if every write replaces its item without a condition.
+pub(crate) fn are_plain<W: Write>(writes: &[W]) -> bool {
+    writes.iter().all(|write| write.options() == OptionSet::NONE)
+}
+
+/// Checks the condition of each write, and returns the existing items as the writes leave them. `stored` has
+/// the properties of the existing ones.
+pub(crate) fn changed<W: Write>(
+    writes: &[W],
+    written: &HashMap<&str, GraphWritten>,
     stored: &HashMap<&str, Metadata>,
-) -> Fallible<Vec<Entity>> {
+) -> Fallible<Vec<W::Item>> {
     let mut changed = Vec::new();
     for write in writes {
-        let id = write.entity.id.as_str();
+        let id = write.id();
         let held = written.get(id).filter(|one| !one.created);
-        let entity = write.apply(held.and_then(|one| Some((one.revision, stored.get(id)?))))?;
+        let item = write.applied(held.and_then(|one| Some((one.revision, stored.get(id)?))))?;
         if held.is_some() {
-            changed.push(entity);
+            changed.push(item);
         }
     }
     Ok(changed)
 }
 
 /// Returns the results in the order of the writes.
-pub(crate) fn in_order(
+pub(crate) fn in_order<W: Write>(
     operation: &'static str,
-    writes: &[EntityWrite],
-    written: &HashMap<&str, WrittenEntity>,
-) -> Fallible<Vec<WrittenEntity>> {
-    let of = |write: &EntityWrite| written.get(write.entity.id.as_str()).copied();
+    writes: &[W],
+    written: &HashMap<&str, GraphWritten>,
+) -> Fallible<Vec<GraphWritten>> {
+    let of = |write: &W| written.get(write.id()).copied();
     Ok(writes.iter().map(of).collect::<Option<_>>().ok_or_else(|| corrupt(operation))?)
 }
 
-/// Counts rows that state for each item whether it was created.
-pub(crate) fn report(rows: &[PgRow]) -> Fallible<UpsertReport> {
-    let mut report = UpsertReport::default();
-    for row in rows {
-        if row.try_get(0)? {
-            report.created += 1;
-        } else {
-            report.replaced += 1;
-        }
-    }
-    Ok(report)
-}
-
 /// Returns the ids of the entities at the ends, each once.
-pub(crate) fn ends(relationships: &[Relationship]) -> Vec<&str> {
+pub(crate) fn ends<'r>(relationships: &[&'r Relationship]) -> Vec<&'r str> {
     let ends: HashSet<&str> = relationships
         .iter()
         .flat_map(|relationship| [relationship.source.as_str(), relationship.target.as_str()])
@@ -72,24 +107,31 @@ pub(crate) fn ends(relationships: &[Relationship]) -> Vec<&str> {
 }
 
 /// Rejects relationships with an end that is not among the found rows of entities.
-pub(crate) fn check_ends(relationships: &[Relationship], found: &[PgRow]) -> Fallible<()> {
-    let found = found.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<&str>, sqlx::Error>>()?;
+pub(crate) fn check_ends(
+    operation: &'static str,
+    relationships: &[&Relationship],
+    found: &[PgRow],
+) -> Fallible<()> {
+    let found = found
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<std::result::Result<HashSet<&str>, sqlx::Error>>()?;
     for relationship in relationships {
         for (end, field) in
             [(&relationship.source, "relationship.source"), (&relationship.target, "relationship.target")]
         {
             if !found.contains(end.as_str()) {
-                return Err(missing_end(field).into());
+                return Err(missing_end(operation, field).into());
             }
         }
     }
     Ok(())
 }
 
-fn missing_end(field: &'static str) -> Error {
+fn missing_end(operation: &'static str, field: &'static str) -> Error {
     Error::new(
         ErrorKind::NotFound,
-        "graph.upsert_relationships",
+        operation,
         "the source or target entity does not exist; write the entities first",
     )
     .with_field(field)

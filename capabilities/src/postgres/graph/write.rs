@@ -3,16 +3,17 @@
 
 use std::collections::HashMap;
 
+use futures_util::future::BoxFuture;
+use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
-    DeletedEntity, Entity, EntityId, EntityWrite, Namespace, OptionSet, Relationship, RelationshipId,
-    UpsertReport, WrittenEntity,
+    DeletedEntity, Entity, EntityId, EntityWrite, GraphWritten, Namespace, RelationshipId, check,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use super::upsert::{self, check_ends, ends, in_order, report, written};
+use super::upsert::{self, are_plain, in_order, written};
 use crate::postgres::decode;
-use crate::postgres::encode::metadata_text;
+use crate::postgres::encode::{self, metadata_text};
 use crate::postgres::failure::Fallible;
 
 const OPERATION: &str = "graph.write_entities";
@@ -22,9 +23,9 @@ pub(super) async fn write_entities(
     connection: &mut PgConnection,
     namespace: &Namespace,
     writes: &[EntityWrite],
-) -> Fallible<Vec<WrittenEntity>> {
+) -> Fallible<Vec<GraphWritten>> {
     let entities: Vec<&Entity> = writes.iter().map(|write| &write.entity).collect();
-    if writes.iter().all(|write| write.options() == OptionSet::NONE) {
+    if are_plain(writes) {
         let rows = insert(connection, namespace, &entities, REPLACE).await?;
         return in_order(OPERATION, writes, &written(&rows)?);
     }
@@ -105,56 +106,7 @@ fn columns<'e>(entities: &[&'e Entity]) -> Fallible<(Vec<&'e str>, Vec<&'e str>,
     ))
 }
 
-/// Writes relationships whose ends exist and stay until the transaction ends.
-pub(super) async fn upsert_relationships(
-    connection: &mut PgConnection,
-    namespace: &Namespace,
-    relationships: &[Relationship],
-) -> Fallible<UpsertReport> {
-    hold_ends(connection, namespace, relationships).await?;
-    let part = |part: fn(&Relationship) -> &str| -> Vec<&str> { relationships.iter().map(part).collect() };
-    let properties = relationships
-        .iter()
-        .map(|relationship| metadata_text(&relationship.properties))
-        .collect::<Fallible<Vec<String>>>()?;
-    let rows = sqlx::query(
-        r#"INSERT INTO larder.relationships (namespace, id, relationship_type, source, target, properties)
-           SELECT $1, given.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-               AS given (id, kind, source, target, properties)
-           ORDER BY given.id COLLATE "C"
-           ON CONFLICT (namespace, id) DO UPDATE SET relationship_type = excluded.relationship_type,
-               source = excluded.source, target = excluded.target, properties = excluded.properties,
-               replaced = true
-           RETURNING NOT relationships.replaced AS created"#,
-    )
-    .bind(namespace.as_str())
-    .bind(part(|relationship| relationship.id.as_str()))
-    .bind(part(|relationship| relationship.relationship_type.as_str()))
-    .bind(part(|relationship| relationship.source.as_str()))
-    .bind(part(|relationship| relationship.target.as_str()))
-    .bind(properties)
-    .fetch_all(connection)
-    .await?;
-    report(&rows)
-}
-
-/// Protects the entities at the ends from deletion, and rejects relationships with a missing end.
-async fn hold_ends(
-    connection: &mut PgConnection,
-    namespace: &Namespace,
-    relationships: &[Relationship],
-) -> Fallible<()> {
-    let rows = sqlx::query(
-        "SELECT id FROM larder.entities WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR KEY SHARE",
-    )
-    .bind(namespace.as_str())
-    .bind(ends(relationships))
-    .fetch_all(connection)
-    .await?;
-    check_ends(relationships, &rows)
-}
-
-/// Deletes an entity and its relationships.
+/// Deletes an entity and its relationships, or some of its relationships if they are too many for one call.
 pub(super) async fn delete_entity(
     connection: &mut PgConnection,
     namespace: &Namespace,
@@ -168,23 +120,36 @@ pub(super) async fn delete_entity(
     if found.is_none() {
         return Ok(DeletedEntity::default());
     }
-    // The foreign keys would delete them too, but without a count. A loop counts once. The array is read
-    // once; a plan without statistics would read a subquery again for each row.
+    // The foreign keys would delete them too, but without a count. A loop counts once. The arrays are read
+    // once; a plan without statistics would read a subquery again for each row. The inner one reads the first
+    // rows of two indexes, however many follow.
     let gone = sqlx::query(
         "DELETE FROM larder.relationships WHERE namespace = $1 AND id = ANY(ARRAY(
-             SELECT id FROM larder.relationships WHERE namespace = $1 AND (source = $2 OR target = $2)
+             SELECT id FROM larder.relationships
+             WHERE namespace = $1 AND (source = $2 OR target = $2) AND id = ANY(ARRAY(
+                 (SELECT id FROM larder.relationships WHERE namespace = $1 AND source = $2
+                  ORDER BY id LIMIT $3)
+                 UNION
+                 (SELECT id FROM larder.relationships WHERE namespace = $1 AND target = $2
+                  ORDER BY id LIMIT $3)
+                 ORDER BY id LIMIT $3))
              ORDER BY id FOR UPDATE))",
     )
     .bind(namespace.as_str())
     .bind(id.as_str())
+    .bind(encode::length(PAGE_ITEMS_MAX))
     .execute(&mut *connection)
     .await?;
-    sqlx::query("DELETE FROM larder.entities WHERE namespace = $1 AND id = $2")
-        .bind(namespace.as_str())
-        .bind(id.as_str())
-        .execute(connection)
-        .await?;
-    Ok(DeletedEntity::new(true, gone.rows_affected()))
+    let deleted = sqlx::query(
+        "DELETE FROM larder.entities WHERE namespace = $1 AND id = $2 AND NOT EXISTS (
+             SELECT 1 FROM larder.relationships WHERE namespace = $1 AND source = $2) AND NOT EXISTS (
+             SELECT 1 FROM larder.relationships WHERE namespace = $1 AND target = $2)",
+    )
+    .bind(namespace.as_str())
+    .bind(id.as_str())
+    .execute(connection)
+    .await?;
+    Ok(DeletedEntity::new(true, gone.rows_affected()).with_more(deleted.rows_affected() == 0))
 }
 
 /// Deletes a relationship and returns true if it existed.
@@ -201,18 +166,31 @@ pub(super) async fn delete_relationship(
     Ok(gone.rows_affected() > 0)
 }
 
-/// Removes the whole graph of the namespace.
-pub(super) async fn erase(connection: &mut PgConnection, namespace: &Namespace) -> Fallible<()> {
-    // Entities are locked first, as in every other write; their relationships are deleted with them.
-    sqlx::query("SELECT 1 FROM larder.entities WHERE namespace = $1 ORDER BY id FOR UPDATE")
-        .bind(namespace.as_str())
-        .execute(&mut *connection)
-        .await?;
-    for statement in [
-        "DELETE FROM larder.relationships WHERE namespace = $1",
-        "DELETE FROM larder.entities WHERE namespace = $1",
-    ] {
-        sqlx::query(statement).bind(namespace.as_str()).execute(&mut *connection).await?;
-    }
-    Ok(())
+/// The number of rows that a step of an erasure deletes.
+const ERASED_ROWS: usize = 5_000;
+
+/// The statements of the steps of an erasure. Entities are deleted after the last relationship, because each
+/// takes its relationships with it. No step locks relationships before entities, because every other write
+/// locks entities first.
+pub(super) const ERASE: [&str; 2] = [
+    "DELETE FROM larder.relationships WHERE namespace = $1 AND id = ANY(ARRAY(
+         SELECT id FROM larder.relationships WHERE namespace = $1 ORDER BY id LIMIT $2 FOR UPDATE))",
+    "DELETE FROM larder.entities WHERE namespace = $1 AND id = ANY(ARRAY(
+         SELECT id FROM larder.entities WHERE namespace = $1 ORDER BY id LIMIT $2 FOR UPDATE))",
+];
+
+/// Runs one step of an erasure, and returns true if more may be left.
+pub(super) fn erase_step<'c>(
+    connection: &'c mut PgConnection,
+    namespace: &'c Namespace,
+    delete: &'static str,
+) -> BoxFuture<'c, Fallible<bool>> {
+    Box::pin(async move {
+        let deleted = sqlx::query(delete)
+            .bind(namespace.as_str())
+            .bind(encode::length(ERASED_ROWS))
+            .execute(connection)
+            .await?;
+        Ok(deleted.rows_affected() >= check::size(ERASED_ROWS))
+    })
 }

@@ -140,18 +140,18 @@ const CHECKS: &[RowCheck] = &[
             decode::id::<EntityId>(row, 2)?;
             decode::id::<EntityType>(row, 3)?;
             decode::metadata(row, 4)?;
-            let revision: i64 = row.try_get(5)?;
-            Ok((revision < 1).then(|| format!("its revision is {revision}; revisions begin with 1")))
+            revision(row, 5)
         },
     ),
     record(
         "relationships",
-        "SELECT 'relationship ' || namespace || ' ' || id, id, relationship_type, properties
+        "SELECT 'relationship ' || namespace || ' ' || id, id, relationship_type, properties, revision
          FROM larder.relationships",
         |row| {
             decode::id::<RelationshipId>(row, 1)?;
             decode::id::<RelationshipType>(row, 2)?;
-            decode::metadata(row, 3).map(|_| None)
+            decode::metadata(row, 3)?;
+            revision(row, 4)
         },
     ),
     record(
@@ -174,6 +174,11 @@ const CHECKS: &[RowCheck] = &[
         task,
     ),
 ];
+
+fn revision(row: &PgRow, column: usize) -> Fallible<Option<String>> {
+    let revision: i64 = row.try_get(column)?;
+    Ok((revision < 1).then(|| format!("its revision is {revision}; revisions begin with 1")))
+}
 
 fn document(row: &PgRow) -> Fallible<Option<String>> {
     decode::id::<DocumentId>(row, 1)?;

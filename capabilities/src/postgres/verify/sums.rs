@@ -307,11 +307,13 @@ pub(super) const CHECKS: &[SqlCheck] = &[
                 format('its last revision is %s; the greatest revision in use is %s', s.last, e.top)
               FROM (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS last
                     FROM larder.entity_revisions) s,
-                (SELECT max(revision) AS top FROM larder.entities) e WHERE e.top > s.last",
+                (SELECT greatest((SELECT max(revision) FROM larder.entities),
+                    (SELECT max(revision) FROM larder.relationships)) AS top) e WHERE e.top > s.last",
         repair: Some((
             "raise the last revision",
             "SELECT setval('larder.entity_revisions', (SELECT greatest(
-                (SELECT last_value FROM larder.entity_revisions), max(revision), 1) FROM larder.entities))",
+                (SELECT last_value FROM larder.entity_revisions), (SELECT max(revision) FROM larder.entities),
+                (SELECT max(revision) FROM larder.relationships), 1)))",
         )),
     },
     SqlCheck {

@@ -1,6 +1,8 @@
 //! Conversion of entities, relationships and ids to and from rows.
 
-use larder_kernel::{Entity, EntityId, Namespace, Relationship, RelationshipId, Revision, StoredEntity};
+use larder_kernel::{
+    Entity, EntityId, Namespace, Relationship, RelationshipId, Revision, StoredEntity, StoredRelationship,
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::sqlite::failure::Fallible;
@@ -77,4 +79,20 @@ pub(super) fn get_relationships(
         relationships.push(rows.next()?.map(relationship).transpose()?);
     }
     Ok(relationships)
+}
+
+/// Returns a relationship with its revision.
+pub(super) fn stored_relationship(
+    connection: &Connection,
+    namespace: &Namespace,
+    id: &RelationshipId,
+) -> Fallible<Option<StoredRelationship>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT r.id, r.relationship_type, s.id, t.id, r.properties, r.revision FROM relationships r
+         JOIN entities s ON s.key = r.source JOIN entities t ON t.key = r.target
+         WHERE r.namespace = ?1 AND r.id = ?2",
+    )?;
+    let mut rows = statement.query(params![namespace.as_str(), id.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(StoredRelationship::new(relationship(row)?, Revision::new(value::count(row.get(5)?)?))))
 }

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_kernel::{EntityType, RelationshipType};
+use larder_kernel::{EntityType, RelationshipType, Store};
 use rusqlite::{Connection, StatementStatus};
 use tempfile::TempDir;
 
@@ -149,7 +149,9 @@ async fn no_lookup_visits_more_than_its_index() {
         find::relationships_sql(false, false, true),
         traversal::OUT.to_owned(),
         traversal::IN.to_owned(),
-        "DELETE FROM relationships WHERE source = ?1 OR target = ?1".to_owned(),
+        write::DELETE_OF_ENTITY.to_owned(),
+        write::ERASE[0].to_owned(),
+        write::ERASE[1].to_owned(),
     ];
     let plans: Vec<String> = sqlite
         .engine
@@ -166,6 +168,45 @@ async fn no_lookup_visits_more_than_its_index() {
     uses(3, "COVERING INDEX relationships_by_source (source=? AND id>?)");
     uses(4, "COVERING INDEX relationships_by_target (target=? AND id>?)");
     uses(5, "MULTI-INDEX OR");
+    uses(6, "COVERING INDEX");
+    uses(7, "COVERING INDEX");
+    assert!(plans[5..].iter().all(|plan| plan.contains("INTEGER PRIMARY KEY (rowid=?)")), "{plans:?}");
+}
+
+#[tokio::test]
+async fn an_erasure_deletes_a_bounded_number_of_rows_in_a_transaction() {
+    let folder = TempDir::new().unwrap();
+    let sqlite = Sqlite::open(SqliteConfig::new(folder.path().join("larder.db"))).await.unwrap();
+    let graph = sqlite.graph(Namespace::new("n").unwrap());
+    let fill = |connection: &Connection| {
+        connection.execute_batch(
+            "INSERT INTO entities (namespace, id, entity_type, revision, properties)
+                 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4001)
+                 SELECT 'n', 'e' || i, 't', i, '{}' FROM n;
+             INSERT INTO relationships
+                 (namespace, id, relationship_type, source, target, revision, properties)
+                 SELECT 'n', 'r' || key, 't', key, (SELECT min(key) FROM entities), key, '{}' FROM entities",
+        )?;
+        Ok(())
+    };
+    sqlite.engine.write("test.fill", fill).await.unwrap();
+    let mut left = Vec::new();
+    for delete in write::ERASE {
+        loop {
+            let namespace = graph.namespace.clone();
+            let step = move |connection: &Connection| write::erase_step(connection, &namespace, delete);
+            let more = sqlite.engine.write("test.step", step).await.unwrap();
+            let counts = graph.count().await.unwrap();
+            left.push((counts.entities, counts.relationships));
+            if !more {
+                break;
+            }
+        }
+    }
+    assert_eq!(left, [(4001, 2001), (4001, 1), (4001, 0), (2001, 0), (1, 0), (0, 0)]);
+    sqlite.engine.write("test.fill", fill).await.unwrap();
+    graph.erase().await.unwrap();
+    assert_eq!(graph.count().await.unwrap(), GraphCounts::new(0, 0));
 }
 
 #[tokio::test]

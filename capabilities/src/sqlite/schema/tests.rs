@@ -4,7 +4,10 @@ mod format;
 
 use std::path::Path;
 
-use larder_kernel::{ErrorKind, Outcome};
+use larder_kernel::{
+    ErrorKind, GraphCondition, GraphStore, Namespace, Outcome, RelationshipId, RelationshipWrite, Revision,
+    StoredRelationship,
+};
 use tempfile::TempDir;
 
 use super::super::{Sqlite, SqliteConfig};
@@ -107,6 +110,36 @@ async fn an_upgrade_draws_a_generation_for_each_thread_bucket_and_board() {
     drawn.sort_unstable();
     drawn.dedup();
     assert_eq!(drawn.len(), 5);
+}
+
+#[tokio::test]
+async fn an_upgrade_gives_each_relationship_a_revision() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("larder.db");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(BASELINE_TABLES).unwrap();
+    old.execute_batch(
+        "UPDATE entity_revisions SET last_revision = 7;
+         INSERT INTO entities (key, namespace, id, entity_type, revision, properties)
+         VALUES (1, 'n', 'e', 't', 7, '{}');
+         INSERT INTO relationships (namespace, id, relationship_type, source, target, properties)
+         VALUES ('n', 'r', 't', 1, 1, '{}'), ('n', 's', 't', 1, 1, '{}')",
+    )
+    .unwrap();
+    old.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    old.pragma_update(None, "user_version", BASELINE).unwrap();
+    drop(old);
+    let sqlite = open(&path).await.unwrap();
+    let graph = sqlite.graph(Namespace::new("n").unwrap());
+    let ids = ["r", "s"].map(|id| RelationshipId::new(id).unwrap());
+    for stored in graph.get_stored_relationships(&ids).await.unwrap() {
+        let StoredRelationship { relationship, revision, .. } = stored.unwrap();
+        assert_eq!(revision, Revision::new(8));
+        let at = GraphCondition::AtRevision(revision);
+        let write = RelationshipWrite::replace(relationship).with_condition(at);
+        assert!(graph.write_relationships(vec![write]).await.unwrap()[0].revision > revision);
+    }
+    sqlite.close().await;
 }
 
 #[tokio::test]

@@ -203,12 +203,14 @@ pub(super) const CHECKS: &[SqlCheck] = &[
         subject: "entity_revisions",
         sql: "SELECT 'entity_revisions',
                 printf('last revision %d; the greatest revision in use is %d', last_revision, top)
-              FROM entity_revisions, (SELECT coalesce(max(revision), 0) AS top FROM entities)
+              FROM entity_revisions, (SELECT max(coalesce((SELECT max(revision) FROM entities), 0),
+                    coalesce((SELECT max(revision) FROM relationships), 0)) AS top)
               WHERE last_revision < top",
         repair: Some((
             "raise the last revision",
             "UPDATE entity_revisions SET last_revision =
-                max(last_revision, coalesce((SELECT max(revision) FROM entities), 0))",
+                max(last_revision, coalesce((SELECT max(revision) FROM entities), 0),
+                    coalesce((SELECT max(revision) FROM relationships), 0))",
         )),
     },
     SqlCheck {

@@ -114,6 +114,7 @@ const PLANTED: &[Planted] = &[
     ("UPDATE documents SET content = x'ff' WHERE id = 'd1'", Record, "document n c d1", false),
     ("UPDATE entities SET properties = '[' WHERE id = 'e1'", Record, "entity n e1", false),
     ("UPDATE entity_revisions SET last_revision = 0", Counter, "entity_revisions", true),
+    ("UPDATE relationships SET revision = 9", Counter, "entity_revisions", true),
     ("UPDATE threads SET expires_ms = 9, sweep_ms = 10", Index, "thread n a/s", true),
     ("DELETE FROM entities WHERE id = 'e2'", Reference, "relationship n r", false),
     ("UPDATE entities SET namespace = 'other' WHERE id = 'e2'", Reference, "relationship n r", false),

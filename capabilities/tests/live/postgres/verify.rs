@@ -60,6 +60,8 @@ const PLANTED: &[Planted<&str>] = &[
     ("UPDATE larder.entities SET properties = '[' WHERE id = 'e1'", Record, "entity n e1"),
     ("UPDATE larder.entities SET revision = 0 WHERE id = 'e1'", Record, "entity n e1"),
     ("UPDATE larder.entities SET revision = 999 WHERE id = 'e1'", Counter, "entity_revisions"),
+    ("UPDATE larder.relationships SET revision = 0", Record, "relationship n r"),
+    ("UPDATE larder.relationships SET revision = 999", Counter, "entity_revisions"),
     ("DELETE FROM larder.entities WHERE id = 'e2'", Reference, "relationship n r"),
     ("UPDATE larder.tasks SET status = 'odd' WHERE id = 't2'", Record, "task n conv/a t2"),
     ("UPDATE larder.tasks SET lease_worker = 'w' WHERE id = 't2'", Record, "task n conv/a t2"),

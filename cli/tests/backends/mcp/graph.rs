@@ -30,6 +30,7 @@ pub(crate) async fn run(place: Arc<Place>) {
     let again = client.ok("graph_upsert_relationships", relations).await;
     assert_eq!((&again["created"], &again["replaced"]), (&json!(0), &json!(3)), "the same ids");
     assert_eq!(first["made_ids"], again["made_ids"]);
+    described(&client, relation("ann", "works_at", "acme")).await;
     let dangling = json!({ "relationships": [relation("ann", "knows", "nobody")] });
     assert_eq!(client.refused("graph_upsert_relationships", dangling).await, "NotFound");
 
@@ -41,6 +42,25 @@ pub(crate) async fn run(place: Arc<Place>) {
     let ann = graph.get_entities(&[EntityId::new("ann").unwrap()]).await.unwrap().pop().flatten().unwrap();
     assert!(ann.properties.get("observations").unwrap().as_array().unwrap().len() >= 20);
     client.end().await;
+}
+
+/// Checks that a relationship keeps the properties that a call does not name, unless the call replaces it.
+async fn described(client: &Client, relation: Value) {
+    for (mode, given, expected) in [
+        (None, json!({ "since": 2020 }), json!({ "since": 2020 })),
+        (None, json!({ "role": "lead" }), json!({ "since": 2020, "role": "lead" })),
+        (Some("replace"), json!({ "role": "lead" }), json!({ "role": "lead" })),
+    ] {
+        let mut relation = relation.clone();
+        relation["properties"] = given;
+        let mut call = json!({ "relationships": [relation] });
+        if let Some(mode) = mode {
+            call["mode"] = json!(mode);
+        }
+        client.ok("graph_upsert_relationships", call).await;
+        let found = client.ok("graph_relationships", json!({ "source": "ann", "target": "acme" })).await;
+        assert_eq!(found["relationships"][0]["properties"], expected, "{mode:?}");
+    }
 }
 
 async fn observed(client: &Client) {

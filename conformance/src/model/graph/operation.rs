@@ -1,7 +1,7 @@
 //! The operations on a graph: their random generation.
 
 use larder_kernel::{
-    Direction, Entity, EntityId, EntityMode, EntityQuery, EntityType, NeighborQuery, PageRequest,
+    Direction, Entity, EntityId, EntityQuery, EntityType, GraphMode, NeighborQuery, PageRequest,
     Relationship, RelationshipId, RelationshipQuery, RelationshipType,
 };
 
@@ -23,7 +23,14 @@ pub(in crate::model) enum Condition {
 pub(in crate::model) struct Write {
     pub(super) entity: Entity,
     pub(super) condition: Condition,
-    pub(super) mode: EntityMode,
+    pub(super) mode: GraphMode,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::model) struct EdgeWrite {
+    pub(super) relationship: Relationship,
+    pub(super) condition: Condition,
+    pub(super) mode: GraphMode,
 }
 
 #[derive(Debug, Clone)]
@@ -31,6 +38,7 @@ pub(in crate::model) enum Operation {
     Entities(Vec<Entity>),
     Writes(Vec<Write>),
     Relationships(Vec<Relationship>),
+    EdgeWrites(Vec<EdgeWrite>),
     GetEntities(Vec<EntityId>),
     GetRelationships(Vec<RelationshipId>),
     Neighbors { entity: EntityId, query: NeighborQuery },
@@ -43,7 +51,7 @@ pub(in crate::model) enum Operation {
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[9, 10, 2, 2, 8, 2, 2, 4, 4, 2, 1, 8]) {
+    match rng.weighted(&[9, 10, 2, 2, 8, 2, 2, 4, 4, 2, 1, 8, 6]) {
         1 => Operation::Relationships(relationships(rng)),
         2 => {
             let count = rng.of(&[1_usize, 2, 3, 0]);
@@ -73,6 +81,7 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         9 => Operation::Count,
         10 if rng.one_in(4) => Operation::Erase,
         11 => Operation::Writes(writes(rng)),
+        12 => Operation::EdgeWrites(edge_writes(rng)),
         _ => Operation::Entities(entities(rng)),
     }
 }
@@ -113,19 +122,33 @@ fn entities(rng: &mut Rng<'_>) -> Vec<Entity> {
 fn writes(rng: &mut Rng<'_>) -> Vec<Write> {
     let entities = entities(rng);
     let write = |entity| {
-        let condition = rng.of(&[
-            Condition::None,
-            Condition::None,
-            Condition::None,
-            Condition::Current,
-            Condition::Current,
-            Condition::Absent,
-            Condition::Far,
-        ]);
-        let mode = rng.of(&[EntityMode::Merge, EntityMode::Replace, EntityMode::Merge]);
+        let (condition, mode) = condition(rng);
         Write { entity, condition, mode }
     };
     entities.into_iter().map(write).collect()
+}
+
+/// Draws relationships with conditions and modes.
+fn edge_writes(rng: &mut Rng<'_>) -> Vec<EdgeWrite> {
+    let relationships = relationships(rng);
+    let write = |relationship| {
+        let (condition, mode) = condition(rng);
+        EdgeWrite { relationship, condition, mode }
+    };
+    relationships.into_iter().map(write).collect()
+}
+
+fn condition(rng: &mut Rng<'_>) -> (Condition, GraphMode) {
+    let condition = rng.of(&[
+        Condition::None,
+        Condition::None,
+        Condition::None,
+        Condition::Current,
+        Condition::Current,
+        Condition::Absent,
+        Condition::Far,
+    ]);
+    (condition, rng.of(&[GraphMode::Merge, GraphMode::Replace, GraphMode::Merge]))
 }
 
 /// Draws one or two relationships; sometimes none, or the same twice.

@@ -1,7 +1,7 @@
 //! Conditional and merging writes of entities.
 
 use larder_kernel::storage::graph::check_entity_writes;
-use larder_kernel::{Entity, EntityCondition, EntityMode, EntityWrite, GraphStore, Revision};
+use larder_kernel::{Entity, EntityWrite, GraphCondition, GraphMode, GraphStore, Revision};
 
 use super::Graph;
 use super::operation::{Condition, Write};
@@ -9,7 +9,7 @@ use crate::model::compare::{Checked, Expected, answered, holds};
 use crate::model::recorder::{Recorder, json};
 
 /// A revision that no store assigns.
-const FAR: Revision = Revision::new(1 << 62);
+pub(super) const FAR: Revision = Revision::new(1 << 62);
 
 fn name(entity: &Entity, revision: Revision) -> String {
     format!("{}#{revision}", entity.id)
@@ -17,21 +17,21 @@ fn name(entity: &Entity, revision: Revision) -> String {
 
 /// Returns the write as an expression.
 fn shown(recorder: &Recorder, write: &EntityWrite) -> String {
-    let EntityCondition::AtRevision(revision) = write.condition else { return json(write) };
-    let plain = json(&write.clone().with_condition(EntityCondition::None));
+    let GraphCondition::AtRevision(revision) = write.condition else { return json(write) };
+    let plain = json(&write.clone().with_condition(GraphCondition::None));
     let revision = recorder.named(&name(&write.entity, revision), || format!("Revision::new({revision})"));
-    format!("EntityWrite::with_condition({plain}, EntityCondition::AtRevision({revision}))")
+    format!("EntityWrite::with_condition({plain}, GraphCondition::AtRevision({revision}))")
 }
 
 impl Graph {
     /// Returns the write with the revision that its condition names.
     fn resolved(&self, write: &Write) -> EntityWrite {
         let condition = match write.condition {
-            Condition::None => EntityCondition::None,
-            Condition::Absent => EntityCondition::Absent,
-            Condition::Far => EntityCondition::AtRevision(FAR),
+            Condition::None => GraphCondition::None,
+            Condition::Absent => GraphCondition::Absent,
+            Condition::Far => GraphCondition::AtRevision(FAR),
             Condition::Current => {
-                EntityCondition::AtRevision(self.revisions.get(&write.entity.id).copied().unwrap_or(FAR))
+                GraphCondition::AtRevision(self.revisions.get(&write.entity.id).copied().unwrap_or(FAR))
             }
         };
         EntityWrite::replace(write.entity.clone()).with_condition(condition).with_mode(write.mode)
@@ -54,10 +54,10 @@ impl Graph {
         recorder: &mut Recorder,
     ) -> Checked {
         let writes: Vec<_> = batch.iter().map(|write| self.resolved(write)).collect();
-        let clause = match writes.iter().find(|write| write.condition != EntityCondition::None) {
-            Some(write) if write.condition == EntityCondition::Absent => "GRAPH-046",
+        let clause = match writes.iter().find(|write| write.condition != GraphCondition::None) {
+            Some(write) if write.condition == GraphCondition::Absent => "GRAPH-046",
             Some(_) => "GRAPH-047",
-            None if writes.iter().any(|write| write.mode == EntityMode::Merge) => "GRAPH-048",
+            None if writes.iter().any(|write| write.mode == GraphMode::Merge) => "GRAPH-048",
             None => "GRAPH-045",
         };
         recorder.call(clause, |recorder| {

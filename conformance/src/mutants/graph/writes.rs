@@ -1,8 +1,8 @@
 //! The defects of conditional and merging writes, and of revisions.
 
 use larder_kernel::{
-    Entity, EntityCondition, EntityId, EntityMode, EntityWrite, GraphStore, Result, Revision, Store,
-    StoredEntity, WrittenEntity,
+    Entity, EntityId, EntityWrite, GraphCondition, GraphMode, GraphStore, GraphWritten, Result, Revision,
+    Store, StoredEntity,
 };
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ fn nest(into: &mut Value, from: &Value) {
 }
 
 impl Wrong {
-    pub(super) async fn write_wrongly(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    pub(super) async fn write_wrongly(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         if self.defect == Defect::ConditionSkips {
             return self.write_one_by_one(writes).await;
         }
@@ -28,20 +28,20 @@ impl Wrong {
         }
         for write in &mut writes {
             match (self.defect, write.condition) {
-                (Defect::CreatingOverwrites, EntityCondition::Absent)
-                | (Defect::RevisionIgnored, EntityCondition::AtRevision(_)) => {
-                    write.condition = EntityCondition::None;
+                (Defect::CreatingOverwrites, GraphCondition::Absent)
+                | (Defect::RevisionIgnored, GraphCondition::AtRevision(_)) => {
+                    write.condition = GraphCondition::None;
                 }
                 (Defect::ConditionChecked, _) => {
                     let stored = self.inner_stored(&write.entity.id).await?;
                     write.check_condition(stored.map(|stored| stored.revision))?;
-                    write.condition = EntityCondition::None;
+                    write.condition = GraphCondition::None;
                     // Every store that checks first and then writes waits in between.
                     tokio::task::yield_now().await;
                 }
                 _ => {}
             }
-            if write.mode == EntityMode::Merge {
+            if write.mode == GraphMode::Merge {
                 self.merge_wrongly(write).await?;
             }
         }
@@ -56,7 +56,7 @@ impl Wrong {
         let stored = self.inner_stored(&write.entity.id).await?;
         let given = &mut write.entity.properties;
         match self.defect {
-            Defect::MergeReplaces => write.mode = EntityMode::Replace,
+            Defect::MergeReplaces => write.mode = GraphMode::Replace,
             Defect::MergeNests => {
                 for (name, old) in stored.into_iter().flat_map(|stored| stored.entity.properties.into_map()) {
                     if let Some(mut new) = given.get(&name).cloned() {
@@ -69,14 +69,14 @@ impl Wrong {
                 if let Some(stored) = stored {
                     write.entity = write.apply(Some((stored.revision, &stored.entity.properties)))?;
                 }
-                write.mode = EntityMode::Replace;
+                write.mode = GraphMode::Replace;
                 tokio::task::yield_now().await;
             }
             // The merged properties are cut to the limit.
             Defect::MergeUnlimited => {
                 let old = stored.map(|stored| (stored.revision, stored.entity.properties));
                 if write.apply(old.as_ref().map(|(revision, old)| (*revision, old))).is_err() {
-                    write.mode = EntityMode::Replace;
+                    write.mode = GraphMode::Replace;
                 }
             }
             _ => {}
@@ -84,7 +84,7 @@ impl Wrong {
         Ok(())
     }
 
-    async fn write_one_by_one(&self, writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_one_by_one(&self, writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         let (mut written, mut failed) = (Vec::new(), None);
         for write in writes {
             match self.inner.write_entities(vec![write]).await {
@@ -96,14 +96,14 @@ impl Wrong {
     }
 
     /// Counts revisions for each entity: from 1 after a deletion, or only its creations.
-    async fn write_with_own_revisions(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_with_own_revisions(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         let ids: Vec<_> = writes.iter().map(|write| write.entity.id.clone()).collect();
         let inner = self.inner.get_stored_entities(&ids).await?;
         for (write, inner) in writes.iter_mut().zip(inner) {
             let shown = self.own_revision(&write.entity.id, inner.is_some());
             write.check_condition(shown)?;
-            if let (EntityCondition::AtRevision(_), Some(inner)) = (write.condition, inner) {
-                write.condition = EntityCondition::AtRevision(inner.revision);
+            if let (GraphCondition::AtRevision(_), Some(inner)) = (write.condition, inner) {
+                write.condition = GraphCondition::AtRevision(inner.revision);
             }
         }
         let mut written = self.inner.write_entities(writes).await?;

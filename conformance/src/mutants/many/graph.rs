@@ -3,7 +3,8 @@
 use larder_agents::storage::InMemoryGraphStore;
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityQuery, GraphCounts, GraphStore, NeighborQuery, Page, PageRequest,
-    Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity, SubGraph,
+    Relationship, RelationshipId, RelationshipQuery, Result, Store, StoredEntity, StoredRelationship,
+    SubGraph,
 };
 
 use super::{COUNT_MAX, ITEMS_MAX, ROWS_MAX, cut};
@@ -17,6 +18,9 @@ macro_rules! wrong {
     };
     ($self:ident $contract:ident get_stored_entities($ids:ident)) => {
         $self.get_stored_entities_wrongly($ids).await
+    };
+    ($self:ident $contract:ident get_stored_relationships($ids:ident)) => {
+        $self.get_stored_relationships_wrongly($ids).await
     };
     ($self:ident $contract:ident get_relationships($ids:ident)) => {
         $self.get_relationships_wrongly($ids).await
@@ -45,9 +49,12 @@ wrong_stores! { Graph GraphStore over InMemoryGraphStore with with_graph, wrong;
     reading_ends_after_5000_entities: EntitiesGetCut => ["GRAPH-011"],
     reading_ends_after_5000_stored_entities: StoredGetCut => ["GRAPH-053"],
     reading_ends_after_5000_relationships: RelationshipsGetCut => ["GRAPH-012"],
+    reading_ends_after_5000_stored_relationships: StoredRelationshipsGetCut => ["GRAPH-064"],
     a_walk_reaches_5000_entities: WalkCut => ["GRAPH-027"],
     a_walk_returns_10000_relationships: WalkRelationshipsCut => ["GRAPH-024"],
-    a_deletion_counts_10000_relationships: DeletionCut => ["GRAPH-031"],
+    a_deletion_counts_5000_relationships: DeletionCut => ["GRAPH-031"],
+    a_hub_is_deleted_in_one_call: DeletionUnlimited => ["GRAPH-066"],
+    a_hub_is_deleted_without_its_last_relationships: DeletionLeavesRest => ["GRAPH-066"],
     a_page_ends_after_5000_entities: EntitiesCut => ["GRAPH-036"],
     a_filter_looks_at_10000_entities: FilterLooksAtFirst => ["GRAPH-035"],
     a_page_ends_after_5000_relationships: RelationshipsCut => ["GRAPH-009", "GRAPH-038"],
@@ -77,6 +84,17 @@ impl Wrong {
         Ok(if self.defect == Defect::EntitiesGetCut { lose(found) } else { found })
     }
 
+    async fn get_stored_relationships_wrongly(
+        &self,
+        ids: &[RelationshipId],
+    ) -> Result<Vec<Option<StoredRelationship>>> {
+        let mut found = self.inner.get_stored_relationships(ids).await?;
+        if self.defect == Defect::StoredRelationshipsGetCut {
+            found.iter_mut().skip(ROWS_MAX).for_each(|found| *found = None);
+        }
+        Ok(found)
+    }
+
     async fn get_stored_entities_wrongly(&self, ids: &[EntityId]) -> Result<Vec<Option<StoredEntity>>> {
         let found = self.inner.get_stored_entities(ids).await?;
         Ok(if self.defect == Defect::StoredGetCut { lose(found) } else { found })
@@ -101,8 +119,20 @@ impl Wrong {
 
     async fn delete_entity_wrongly(&self, entity: &EntityId) -> Result<DeletedEntity> {
         let mut deleted = self.inner.delete_entity(entity).await?;
-        if self.defect == Defect::DeletionCut {
-            deleted.relationships = deleted.relationships.min(COUNT_MAX);
+        match self.defect {
+            Defect::DeletionCut => {
+                deleted.relationships =
+                    deleted.relationships.min(u64::try_from(ROWS_MAX).unwrap_or(u64::MAX));
+            }
+            Defect::DeletionUnlimited => {
+                while deleted.more {
+                    let next = self.inner.delete_entity(entity).await?;
+                    let relationships = deleted.relationships + next.relationships;
+                    deleted = DeletedEntity::new(true, relationships).with_more(next.more);
+                }
+            }
+            Defect::DeletionLeavesRest => deleted.more = false,
+            _ => {}
         }
         Ok(deleted)
     }

@@ -2,9 +2,8 @@
 
 use larder_agents::storage::InMemoryGraphStore;
 use larder_kernel::{
-    Entity, EntityCondition, EntityMode, EntityWrite, ErrorKind, GraphStore, NeighborQuery, Page,
+    Entity, EntityWrite, ErrorKind, GraphCondition, GraphMode, GraphStore, GraphWritten, NeighborQuery, Page,
     PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, Store, SubGraph, UpsertReport,
-    WrittenEntity,
 };
 
 use super::super::filters::{metadata_with_numbers, with_numbers};
@@ -65,22 +64,22 @@ impl Wrong {
         self.inner.upsert_entities(entities).await
     }
 
-    async fn write_wrongly(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+    async fn write_wrongly(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
         for write in &mut writes {
             match (self.defect, write.condition, write.mode) {
-                (Defect::MergeFloats, _, EntityMode::Merge) => {
+                (Defect::MergeFloats, _, GraphMode::Merge) => {
                     write.entity.properties = with_floats(&write.entity.properties);
                 }
-                (Defect::MergeIgnoresRevision, EntityCondition::AtRevision(_), EntityMode::Merge) => {
-                    write.condition = EntityCondition::None;
+                (Defect::MergeIgnoresRevision, GraphCondition::AtRevision(_), GraphMode::Merge) => {
+                    write.condition = GraphCondition::None;
                 }
-                (Defect::ZeroCreates, EntityCondition::AtRevision(at), _) if at.get() == 0 => {
-                    write.condition = EntityCondition::Absent;
+                (Defect::ZeroCreates, GraphCondition::AtRevision(at), _) if at.get() == 0 => {
+                    write.condition = GraphCondition::Absent;
                 }
                 _ => {}
             }
         }
-        let creates = writes.iter().all(|write| write.condition == EntityCondition::Absent);
+        let creates = writes.iter().all(|write| write.condition == GraphCondition::Absent);
         let written = self.inner.write_entities(writes).await;
         match self.defect {
             Defect::WriteUnavailable => unavailable(written, ErrorKind::Conflict),

@@ -49,7 +49,7 @@ pub(super) async fn queries_see_the_graph_of_their_namespace(context: Context) -
     store_all(&*a, &nodes(&["a", "b", "c", "d", "e"])?, &all).await?;
     expect::equal("entities", &single(&*b, entities, Metadata::new()).await?, &json!(5))?;
     expect::equal("relationships", &single(&*b, relationships, Metadata::new()).await?, &json!(4))?;
-    b.delete_entity(&nodes(&["a"])?[0].id).await?;
+    let _ = b.delete_entity(&nodes(&["a"])?[0].id).await?;
     expect::equal("entities left", &single(&*a, entities, Metadata::new()).await?, &json!(4))?;
     expect::equal("relationships left", &single(&*a, relationships, Metadata::new()).await?, &json!(2))?;
     expect::equal("entities of the other", &single(&*other, entities, Metadata::new()).await?, &json!(3))?;

@@ -3,6 +3,7 @@
 
 use larder_kernel::{
     Entity, EntityQuery, EntityWrite, Metadata, NeighborQuery, Relationship, RelationshipQuery,
+    RelationshipWrite,
 };
 
 use super::support::{
@@ -65,7 +66,16 @@ pub(super) async fn every_field_of_relationships_reads_back(context: Context) ->
     let found: Vec<_> = b.get_relationships(&ids).await?.into_iter().flatten().collect();
     same("get_relationships", &found, &written)?;
     let found = find_relationships(&*b, &RelationshipQuery::default(), 1_000).await?;
-    same("find_relationships", &found, &written)
+    same("find_relationships", &found, &written)?;
+    let stored = b.get_stored_relationships(&ids).await?.into_iter().flatten();
+    let stored: Vec<_> = stored.map(|one| one.relationship).collect();
+    same("get_stored_relationships", &stored, &written)?;
+    // A merge of the same properties keeps every value.
+    for batch in stored.chunks(500) {
+        a.write_relationships(batch.iter().cloned().map(RelationshipWrite::merge).collect()).await?;
+    }
+    let merged: Vec<_> = b.get_relationships(&ids).await?.into_iter().flatten().collect();
+    same("after a merge", &merged, &written)
 }
 
 pub(super) async fn walks_return_every_field(context: Context) -> CaseResult {

@@ -2,8 +2,8 @@
 
 use larder_kernel::limits::{BATCH_GRAPH_ITEMS_MAX, PAGE_ITEMS_MAX};
 use larder_kernel::{
-    Contract, Entity, EntityQuery, EntityType, EntityWrite, Filter, GraphCounts, GraphStore, Metadata,
-    NeighborQuery, Relationship, RelationshipQuery,
+    Contract, DeletedEntity, Entity, EntityQuery, EntityType, EntityWrite, Filter, GraphCounts, GraphStore,
+    Metadata, NeighborQuery, Relationship, RelationshipQuery, RelationshipWrite,
 };
 
 use super::support::{
@@ -22,12 +22,15 @@ pub(crate) fn rows() -> Vec<Row> {
         ("upsert_entities", case!(Graph, "GRAPH-003", many_entities_are_created_and_replaced)),
         ("write_entities", case!(Graph, "GRAPH-045", many_writes_return_their_revisions)),
         ("upsert_relationships", case!(Graph, "GRAPH-009", two_entities_have_many_relationships)),
+        ("write_relationships", case!(Graph, "GRAPH-056", many_writes_of_relationships_return_revisions)),
+        ("get_stored_relationships", case!(Graph, "GRAPH-064", many_stored_relationships_are_read)),
         ("get_entities", case!(Graph, "GRAPH-011", many_entities_are_read_in_the_order_of_ids)),
         ("get_stored_entities", case!(Graph, "GRAPH-053", many_stored_entities_are_read)),
         ("get_relationships", case!(Graph, "GRAPH-012", many_relationships_are_read)),
         ("neighbors", case!(Graph, "GRAPH-027", a_walk_from_a_hub_fills_its_limit)),
         ("neighbors", case!(Graph, "GRAPH-024", a_walk_returns_many_parallel_relationships)),
         ("delete_entity", case!(Graph, "GRAPH-031", a_hub_is_deleted_with_its_relationships)),
+        ("delete_entity", case!(Graph, "GRAPH-066", a_larger_hub_is_deleted_in_steps)),
         ("find_entities", case!(Graph, "GRAPH-036", many_entities_are_found_once)),
         ("find_entities", case!(Graph, "GRAPH-035", the_last_of_many_entities_is_found)),
         ("find_relationships", case!(Graph, "GRAPH-038", many_relationships_are_found_once)),
@@ -116,6 +119,39 @@ async fn many_writes_return_their_revisions(context: Context) -> CaseResult {
     Ok(())
 }
 
+async fn many_writes_of_relationships_return_revisions(context: Context) -> CaseResult {
+    let (Handles { a, b }, many) = (context.graph().await?, context.many(CONTRACT));
+    store_all(&*a, &entities(2)?, &[]).await?;
+    for round in 0..2 {
+        for batch in parallel(many)?.chunks(BATCH_GRAPH_ITEMS_MAX) {
+            let ids: Vec<_> = batch.iter().map(|relationship| relationship.id.clone()).collect();
+            let before = b.get_stored_relationships(&ids).await?;
+            let writes = batch.iter().cloned().map(RelationshipWrite::merge).collect();
+            let written = a.write_relationships(writes).await?;
+            expect::equal("the number of results", &written.len(), &batch.len())?;
+            for (written, before) in written.iter().zip(before) {
+                expect::equal("whether the relationship was created", &written.created, &(round == 0))?;
+                let greater = before.is_none_or(|before| written.revision.get() > before.revision.get());
+                expect::that(greater, "a greater revision", written)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn many_stored_relationships_are_read(context: Context) -> CaseResult {
+    let (stores, many) = large(&context).await?;
+    let expected = parallel(many)?;
+    for batch in expected.chunks(PAGE_ITEMS_MAX) {
+        let ids: Vec<_> = batch.iter().map(|relationship| relationship.id.clone()).collect();
+        let found = stores.b.get_stored_relationships(&ids).await?;
+        let found: Vec<_> = found.into_iter().flatten().map(|stored| stored.relationship).collect();
+        expect::equal("the number of relationships", &found.len(), &batch.len())?;
+        expect::that(found == batch, "the relationships in the order of the ids", found.first())?;
+    }
+    Ok(())
+}
+
 async fn two_entities_have_many_relationships(context: Context) -> CaseResult {
     let (stores, many) = large(&context).await?;
     let query = RelationshipQuery::default().with_source(entity_id(&name(0))?);
@@ -186,12 +222,37 @@ async fn a_walk_returns_many_parallel_relationships(context: Context) -> CaseRes
 
 async fn a_hub_is_deleted_with_its_relationships(context: Context) -> CaseResult {
     let (Handles { a, b }, many) = (context.graph().await?, context.many(CONTRACT));
-    fill(&*a, many).await?;
+    let most = many.min(PAGE_ITEMS_MAX);
+    store_all(&*a, &[typed("hub", "hub", Metadata::new())?], &[]).await?;
+    store_all(&*a, &entities(most)?, &spokes(most)?).await?;
     let deleted = a.delete_entity(&entity_id("hub")?).await?;
-    let outcome = (deleted.existed, deleted.relationships);
-    expect::equal("existence and relationships deleted", &outcome, &(true, count(many)))?;
+    expect::equal("the result", &deleted, &DeletedEntity::new(true, count(most)))?;
     expect::equal("the relationships", &all_relationships(&*b).await?, &Vec::new())?;
-    expect::equal("the counts", &b.count().await?, &GraphCounts::new(count(many), 0))
+    expect::equal("the counts", &b.count().await?, &GraphCounts::new(count(most), 0))
+}
+
+async fn a_larger_hub_is_deleted_in_steps(context: Context) -> CaseResult {
+    const MOST: usize = PAGE_ITEMS_MAX;
+    let Handles { a, b } = context.graph().await?;
+    let hub = entity_id("hub")?;
+    store_all(&*a, &[typed("hub", "hub", Metadata::new())?], &[]).await?;
+    store_all(&*a, &entities(2)?, &[]).await?;
+    // Every third relationship arrives at the hub, and one is a loop.
+    let one = |number: usize| match number {
+        0 => edge("loop", "has", "hub", "hub"),
+        _ if number % 3 == 0 => edge(&format!("r{number:06}"), "has", &name(0), "hub"),
+        _ => edge(&format!("r{number:06}"), "has", "hub", &name(1)),
+    };
+    store_all(&*a, &[], &(0..=MOST).map(one).collect::<CaseResult<Vec<_>>>()?).await?;
+    let deleted = a.delete_entity(&hub).await?;
+    let expected = DeletedEntity::new(true, count(MOST)).with_more(true);
+    expect::equal("the first result", &deleted, &expected)?;
+    expect::equal("the counts in between", &b.count().await?, &GraphCounts::new(3, 1))?;
+    let left = b.neighbors(&hub, &NeighborQuery::depth(1)).await?.relationships.len();
+    expect::equal("the relationships of the hub in between", &left, &1)?;
+    let deleted = b.delete_entity(&hub).await?;
+    expect::equal("the second result", &deleted, &DeletedEntity::new(true, 1))?;
+    expect::equal("the counts", &a.count().await?, &GraphCounts::new(2, 0))
 }
 
 async fn many_entities_are_found_once(context: Context) -> CaseResult {

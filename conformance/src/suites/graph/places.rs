@@ -1,7 +1,7 @@
 //! One rule, many places: filters, types and revisions mean the same in every method that evaluates them.
 
 use larder_kernel::{
-    EntityCondition, EntityMode, EntityQuery, EntityType, EntityWrite, ErrorKind, GraphStore, Metadata,
+    EntityQuery, EntityType, EntityWrite, ErrorKind, GraphCondition, GraphMode, GraphStore, Metadata,
     NeighborQuery, RelationshipQuery, Revision,
 };
 
@@ -121,9 +121,9 @@ async fn writes_follow_the_table_of_revisions(context: Context) -> CaseResult {
         newer = written(&*a, "newer").await?;
     }
     let deleted = written(&*a, "deleted").await?;
-    a.delete_entity(&entity_id("deleted")?).await?;
+    let _ = a.delete_entity(&entity_id("deleted")?).await?;
     let again = written(&*a, "again").await?;
-    a.delete_entity(&entity_id("again")?).await?;
+    let _ = a.delete_entity(&entity_id("again")?).await?;
     let now = written(&*a, "again").await?;
     let table = [
         ("an older revision", "present", older),
@@ -138,10 +138,10 @@ async fn writes_follow_the_table_of_revisions(context: Context) -> CaseResult {
     let ids = ids.into_iter().collect::<CaseResult<Vec<_>>>()?;
     let before = b.get_stored_entities(&ids).await?;
     for (what, id, revision) in table {
-        for mode in [EntityMode::Replace, EntityMode::Merge] {
+        for mode in [GraphMode::Replace, GraphMode::Merge] {
             let lost = typed(id, "lost", Metadata::new().with("lost", true))?;
             let write = EntityWrite::replace(lost).with_mode(mode);
-            let write = write.with_condition(EntityCondition::AtRevision(revision));
+            let write = write.with_condition(GraphCondition::AtRevision(revision));
             let result = a.write_entities(vec![write]).await;
             expect::error(&format!("{mode:?} at {what}"), result, ErrorKind::Conflict)?;
             expect::equal(
@@ -152,7 +152,7 @@ async fn writes_follow_the_table_of_revisions(context: Context) -> CaseResult {
         }
     }
     for (id, revision) in [("present", current), ("again", now)] {
-        let write = EntityWrite::merge(node(id)?).with_condition(EntityCondition::AtRevision(revision));
+        let write = EntityWrite::merge(node(id)?).with_condition(GraphCondition::AtRevision(revision));
         a.write_entities(vec![write]).await?;
     }
     Ok(())

@@ -170,7 +170,7 @@ pub(super) async fn relationships_never_lack_an_entity(context: Context) -> Case
 pub(super) async fn relationships_do_not_outlive_an_entity(context: Context) -> CaseResult {
     let Handles { a, b } = context.graph().await?;
     store_all(&*a, &nodes(&["a", "b"])?, &edges(&[("r", "t", "a", "b"), ("s", "t", "b", "a")])?).await?;
-    a.delete_entity(&entity_id("a")?).await?;
+    let _ = a.delete_entity(&entity_id("a")?).await?;
     a.upsert_entities(nodes(&["a"])?).await?;
     graph_is("with the entity created again", &*b, &nodes(&["a", "b"])?, &[]).await?;
     let reached = b.neighbors(&entity_id("a")?, &NeighborQuery::depth(2)).await?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use larder_kernel::limits::METADATA_BYTES_MAX;
 use larder_kernel::{
-    Entity, EntityCondition, EntityWrite, Error, ErrorKind, GraphStore, Metadata, Revision, StoredEntity,
-    WrittenEntity,
+    Entity, EntityWrite, Error, ErrorKind, GraphCondition, GraphStore, GraphWritten, Metadata, Revision,
+    StoredEntity,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -24,7 +24,7 @@ fn with(id: &str, kind: &str, name: &str, value: i64) -> CaseResult<Entity> {
 }
 
 /// Writes one entity that must be accepted.
-async fn write(store: &dyn GraphStore, write: EntityWrite) -> CaseResult<WrittenEntity> {
+async fn write(store: &dyn GraphStore, write: EntityWrite) -> CaseResult<GraphWritten> {
     let written = store.write_entities(vec![write]).await?;
     expect::equal("results of one write", &written.len(), &1)?;
     expect::some("the result", written.first().copied())
@@ -37,7 +37,7 @@ async fn stored(store: &dyn GraphStore, id: &str) -> CaseResult<StoredEntity> {
 }
 
 fn at(entity: Entity, revision: Revision) -> EntityWrite {
-    EntityWrite::replace(entity).with_condition(EntityCondition::AtRevision(revision))
+    EntityWrite::replace(entity).with_condition(GraphCondition::AtRevision(revision))
 }
 
 /// Checks that a write lost, and that the entity `e` is as before.
@@ -87,9 +87,9 @@ pub(super) async fn creating_an_existing_entity_conflicts(context: Context) -> C
     expect::equal("the entity", &before, &StoredEntity::new(with("e", "t", "n", 1)?, created.revision))?;
     let create = EntityWrite::create(with("e", "u", "n", 2)?);
     lost("creating it again", &stores, create, &before).await?;
-    let merge = EntityWrite::merge(with("e", "u", "m", 2)?).with_condition(EntityCondition::Absent);
+    let merge = EntityWrite::merge(with("e", "u", "m", 2)?).with_condition(GraphCondition::Absent);
     lost("creating it by a merge", &stores, merge, &before).await?;
-    stores.a.delete_entity(&entity_id("e")?).await?;
+    let _ = stores.a.delete_entity(&entity_id("e")?).await?;
     let again = write(&*stores.b, EntityWrite::create(with("e", "u", "n", 3)?)).await?;
     expect::equal("created after the deletion", &again.created, &true)
 }
@@ -108,11 +108,11 @@ pub(super) async fn a_write_at_another_revision_conflicts(context: Context) -> C
     for revision in [first.revision, Revision::new(0), next, Revision::new(1 << 62)] {
         lost("at another revision", &stores, at(with("e", "v", "n", 3)?, revision), &before).await?;
         let merge =
-            EntityWrite::merge(with("e", "v", "n", 3)?).with_condition(EntityCondition::AtRevision(revision));
+            EntityWrite::merge(with("e", "v", "n", 3)?).with_condition(GraphCondition::AtRevision(revision));
         lost("a merge at another revision", &stores, merge, &before).await?;
     }
     let merge = EntityWrite::merge(with("e", "v", "n", 3)?)
-        .with_condition(EntityCondition::AtRevision(second.revision));
+        .with_condition(GraphCondition::AtRevision(second.revision));
     write(&*stores.a, merge).await?;
     let expected = typed("e", "v", Metadata::new().with("m", 2).with("n", 3))?;
     expect::equal("after a merge at the revision", &read(&*stores.b, "e").await?, &expected)
@@ -216,7 +216,7 @@ pub(super) async fn one_of_concurrent_creations_succeeds(context: Context) -> Ca
     let stores = context.graph().await?;
     for _ in 0..3 {
         one_wins(&stores, EntityWrite::create).await?;
-        stores.a.delete_entity(&entity_id("e")?).await?;
+        let _ = stores.a.delete_entity(&entity_id("e")?).await?;
     }
     Ok(())
 }
@@ -334,7 +334,7 @@ pub(super) async fn a_new_entity_has_a_revision_that_the_id_never_had(context: C
         for revision in [created.revision, changed.revision] {
             expect::that(seen.insert(revision), format!("a revision other than {seen:?}"), revision)?;
         }
-        store.delete_entity(&entity_id("e")?).await?;
+        let _ = store.delete_entity(&entity_id("e")?).await?;
         let stale = a.write_entities(vec![at(node("e")?, changed.revision)]).await;
         expect::error("at the revision of a deleted entity", stale, ErrorKind::Conflict)?;
     }

@@ -6,7 +6,8 @@ use larder_kernel::limits::{
 };
 use larder_kernel::{
     Capability, Direction, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error, Metadata,
-    NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result,
+    NeighborQuery, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipType,
+    RelationshipWrite, Result,
 };
 
 use super::inputs::{
@@ -26,6 +27,7 @@ pub(super) fn tables() -> Vec<Table> {
         table("entity", entities()),
         table("write_of_an_entity", writes()),
         table("relationship", relationships()),
+        table("write_of_a_relationship", relationship_writes()),
         table("page_that_is_too_long", pages()),
         table("walk", walks()),
         table("id", ids()),
@@ -126,28 +128,59 @@ fn entity_rows(upsert: EntityRow<'_>) -> Vec<Refusal> {
 }
 
 fn relationships() -> Vec<Refusal> {
-    let upsert = |what: String,
-                  field,
-                  limit,
-                  batch: fn(Metadata, usize) -> Result<Vec<Relationship>>,
-                  properties: Option<&'static Metadata>,
-                  at| {
+    relationship_rows(&|what: String,
+                        field,
+                        limit,
+                        batch: RelationshipBatch,
+                        properties: Option<&'static Metadata>,
+                        at| {
         Refusal::new("graph.upsert_relationships", what, field, limit, move |stores| {
             let properties = properties.cloned().unwrap_or_default();
             Box::pin(
                 async move { stores.graph()?.upsert_relationships(batch(properties, at)?).await.map(drop) },
             )
         })
-    };
+    })
+}
+
+/// The rows of conditional writes. Invalid input takes precedence over a condition that does not hold.
+fn relationship_writes() -> Vec<Refusal> {
+    type Way = (&'static str, fn(Relationship) -> RelationshipWrite);
+    const WAYS: [Way; 2] = [("created", RelationshipWrite::create), ("merged", RelationshipWrite::merge)];
+    let rows = WAYS.into_iter().flat_map(|(way, write)| {
+        relationship_rows(&|what: String,
+                            field,
+                            limit,
+                            batch: RelationshipBatch,
+                            properties: Option<&'static Metadata>,
+                            at| {
+            let what = format!("{what}, {way}");
+            Refusal::new("graph.write_relationships", what, field, limit, move |stores| {
+                let properties = properties.cloned().unwrap_or_default();
+                Box::pin(async move {
+                    let writes = batch(properties, at)?.into_iter().map(write).collect();
+                    stores.graph()?.write_relationships(writes).await.map(drop)
+                })
+            })
+        })
+    });
+    rows.collect()
+}
+
+type RelationshipBatch = fn(Metadata, usize) -> Result<Vec<Relationship>>;
+type RelationshipRow<'r> =
+    &'r dyn Fn(String, &'static str, Rule, RelationshipBatch, Option<&'static Metadata>, usize) -> Refusal;
+
+fn relationship_rows(upsert: RelationshipRow<'_>) -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (place, at) in PLACES {
         for (what, limit, properties) in metadata() {
-            let batch = |properties, at| {
+            let batch: RelationshipBatch = |properties, at| {
                 let bad = edge("bad", "kept-a")?.with_properties(properties);
                 Ok(among([edge("kept-r1", "kept-c")?, edge("new", "kept-a")?], bad, at))
             };
             // Invalid input takes precedence over a missing end.
-            let homeless = |properties, at| {
+            let homeless: RelationshipBatch = |properties, at| {
                 let bad = edge("bad", "missing")?.with_properties(properties);
                 Ok(among([edge("kept-r1", "kept-c")?, edge("new", "missing")?], bad, at))
             };
@@ -163,13 +196,14 @@ fn relationships() -> Vec<Refusal> {
                 at,
             ));
         }
-        let twice = |_, at| {
+        let twice: RelationshipBatch = |_, at| {
             Ok(among([edge("twice", "kept-a")?, edge("new", "kept-a")?], edge("twice", "kept-c")?, at))
         };
         rows.push(upsert(format!("an id twice, {place}"), "relationships.id", TWICE, twice, None, at));
     }
     for (what, limit, count) in SIZES {
-        let many = |_, count| (0..count).map(|number| edge(&format!("n{number}"), "kept-a")).collect();
+        let many: RelationshipBatch =
+            |_, count| (0..count).map(|number| edge(&format!("n{number}"), "kept-a")).collect();
         rows.push(upsert(what.to_owned(), "relationships", limit, many, None, count));
     }
     rows
@@ -243,6 +277,18 @@ fn too_many_ids() -> Vec<Refusal> {
                 Box::pin(async move {
                     let ids: Result<Vec<_>> = (0..count).map(|_| EntityId::new("kept-a")).collect();
                     stores.graph()?.get_stored_entities(&ids?).await.map(drop)
+                })
+            },
+        ));
+        rows.push(Refusal::new(
+            "graph.get_stored_relationships",
+            format!("{count} stored relationships by id"),
+            "ids",
+            most,
+            move |stores| {
+                Box::pin(async move {
+                    let ids: Result<Vec<_>> = (0..count).map(|_| RelationshipId::new("kept-r1")).collect();
+                    stores.graph()?.get_stored_relationships(&ids?).await.map(drop)
                 })
             },
         ));

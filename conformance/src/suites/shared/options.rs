@@ -11,8 +11,8 @@ use larder_kernel::{
     ErrorKind, FencingToken, Filter, GraphStore, HistoryProvider, IdempotencyKey, Key, KeyValueCondition,
     KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueStoreExt, MessageFilter, Metadata,
     NeighborQuery, NewBoard, NewTask, PageRequest, PresignRequest, PutMode, Relationship, RelationshipId,
-    RelationshipQuery, RelationshipType, Removal, RequestOption, Revision, SearchRequest, Seq, TaskId,
-    TaskQuery, TaskStatus, TaskStore, Thread, Transition, Ttl, VectorStore, WorkerId,
+    RelationshipQuery, RelationshipType, RelationshipWrite, Removal, RequestOption, Revision, SearchRequest,
+    Seq, TaskId, TaskQuery, TaskStatus, TaskStore, Thread, Transition, Ttl, VectorStore, WorkerId,
 };
 
 use super::probe::{dump, store};
@@ -252,12 +252,25 @@ async fn graph(store: &dyn GraphStore, option: RequestOption) -> CaseResult<bool
         let entity = Entity::new(EntityId::new("a")?, EntityType::new("t")?);
         store.write_entities(vec![write(entity)]).await
     };
+    let relate = async |write: fn(Relationship) -> RelationshipWrite| -> Result<_, Error> {
+        let (id, kind) = (RelationshipId::new("r1")?, RelationshipType::new("knows")?);
+        let relationship = Relationship::new(id, kind, EntityId::new("a")?, EntityId::new("b")?);
+        store.write_relationships(vec![write(relationship)]).await
+    };
     match option {
         RequestOption::EntityCondition => lost(write(EntityWrite::create).await),
         RequestOption::EntityMode => {
             write(EntityWrite::merge).await?;
             let found = store.get_entities(&[EntityId::new("a")?]).await?.pop().flatten();
             Ok(found.is_some_and(|entity| entity.properties.get("n").is_some()))
+        }
+        RequestOption::RelationshipCondition => lost(relate(RelationshipWrite::create).await),
+        RequestOption::RelationshipMode => {
+            let given = store.get_relationships(&[RelationshipId::new("r1")?]).await?.pop().flatten();
+            let before = expect::some("the relationship", given)?.properties;
+            relate(RelationshipWrite::merge).await?;
+            let found = store.get_relationships(&[RelationshipId::new("r1")?]).await?.pop().flatten();
+            Ok(!before.is_empty() && found.is_some_and(|found| found.properties == before))
         }
         RequestOption::NeighborsDirection => {
             alone(NeighborQuery::depth(1).with_direction(larder_kernel::Direction::Out)).await

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use larder_agents::storage::InMemoryGraphStore;
 use larder_conformance::{Harness, StoreSet};
 use larder_kernel::{
-    DeletedEntity, Entity, EntityCondition, EntityId, EntityQuery, EntityWrite, GraphCounts, NeighborQuery,
-    Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, Result, SubGraph, UpsertReport,
-    WrittenEntity,
+    DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite, GraphCondition, GraphCounts, GraphWritten,
+    NeighborQuery, Page, PageRequest, Relationship, RelationshipId, RelationshipQuery, RelationshipWrite,
+    Result, SubGraph, UpsertReport,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -24,6 +24,8 @@ enum Defect {
     DanglingReads,
     /// Checks that the entity does not exist, waits, and writes it.
     LooksBeforeCreation,
+    /// Checks that the relationship does not exist, waits, and writes it.
+    LooksBeforeRelationship,
 }
 
 fn backend(defect: Defect) -> Arc<dyn Harness> {
@@ -55,17 +57,30 @@ wrong! {
             self.inner.upsert_entities(entities).await
         }
 
-        async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<WrittenEntity>> {
+        async fn write_entities(&self, mut writes: Vec<EntityWrite>) -> Result<Vec<GraphWritten>> {
             if self.defect == Defect::LooksBeforeCreation {
                 for write in &mut writes {
                     let id = write.entity.id.clone();
                     let stored = self.inner.get_stored_entities(&[id]).await?.remove(0);
                     write.check_condition(stored.map(|stored| stored.revision))?;
-                    write.condition = EntityCondition::None;
+                    write.condition = GraphCondition::None;
                 }
                 pause().await;
             }
             self.inner.write_entities(writes).await
+        }
+
+        async fn write_relationships(&self, mut writes: Vec<RelationshipWrite>) -> Result<Vec<GraphWritten>> {
+            if self.defect == Defect::LooksBeforeRelationship {
+                for write in &mut writes {
+                    let id = write.relationship.id.clone();
+                    let stored = self.inner.get_stored_relationships(&[id]).await?.remove(0);
+                    write.check_condition(stored.map(|stored| stored.revision))?;
+                    write.condition = GraphCondition::None;
+                }
+                pause().await;
+            }
+            self.inner.write_relationships(writes).await
         }
 
         async fn delete_entity(&self, entity: &EntityId) -> Result<DeletedEntity> {
@@ -128,6 +143,12 @@ fn a_creation_that_looks_first_is_caught() {
     // Other clients also detect a wrong count of their upserts, and reads that change.
     let clauses = ["GRAPH-050", "GRAPH-046", "GRAPH-003", "GRAPH-006", "GRAPH-010", "GRAPH-031", "STORE-002"];
     assert_caught(&clauses, &backend(Defect::LooksBeforeCreation));
+}
+
+#[test]
+fn a_creation_of_a_relationship_that_looks_first_is_caught() {
+    let clauses = ["GRAPH-061", "GRAPH-057", "GRAPH-060", "GRAPH-006", "GRAPH-010", "GRAPH-031", "GRAPH-034"];
+    assert_caught(&clauses, &backend(Defect::LooksBeforeRelationship));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Checks that every backend runs before its first I/O.
 
 use super::types::{Entity, EntityQuery, NeighborQuery, Relationship, RelationshipQuery};
-use super::write::EntityWrite;
+use super::write::{EntityWrite, RELATIONSHIPS_OPERATION, RelationshipWrite};
 use crate::check;
 use crate::error::{Error, Result};
 use crate::filter::Filter;
@@ -42,16 +42,26 @@ fn check_batch<'a>(
 /// # Errors
 /// `InvalidInput` naming the field and the limit.
 pub fn check_relationships(relationships: &[Relationship]) -> Result<()> {
-    const OPERATION: &str = "graph.upsert_relationships";
-    check::batch(OPERATION, "relationships", relationships.len(), BATCH_GRAPH_ITEMS_MAX)?;
-    check::distinct(
-        OPERATION,
-        "relationships.id",
-        relationships.iter().map(|relationship| &relationship.id),
-    )?;
+    check_relationship_batch("graph.upsert_relationships", relationships.iter())
+}
+
+/// Checks the arguments of [`write_relationships`](super::GraphStore::write_relationships).
+///
+/// # Errors
+/// `InvalidInput` naming the field and the limit.
+pub fn check_relationship_writes(writes: &[RelationshipWrite]) -> Result<()> {
+    check_relationship_batch(RELATIONSHIPS_OPERATION, writes.iter().map(|write| &write.relationship))
+}
+
+fn check_relationship_batch<'a>(
+    operation: &'static str,
+    mut relationships: impl ExactSizeIterator<Item = &'a Relationship> + Clone,
+) -> Result<()> {
+    check::batch(operation, "relationships", relationships.len(), BATCH_GRAPH_ITEMS_MAX)?;
+    let ids = relationships.clone().map(|relationship| &relationship.id);
+    check::distinct(operation, "relationships.id", ids)?;
     relationships
-        .iter()
-        .try_for_each(|relationship| relationship.properties.check(OPERATION, "relationship.properties"))
+        .try_for_each(|relationship| relationship.properties.check(operation, "relationship.properties"))
 }
 
 /// Checks the arguments of [`neighbors`](super::GraphStore::neighbors).

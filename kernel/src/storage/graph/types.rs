@@ -202,18 +202,29 @@ impl SubGraph {
 /// The result of deleting an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
+#[must_use = "an entity with more than 10,000 relationships needs more than one call"]
 pub struct DeletedEntity {
     /// `true` if the entity existed.
     pub existed: bool,
-    /// The number of relationships deleted with the entity.
+    /// The number of relationships that the call deleted.
     pub relationships: u64,
+    /// `true` if the entity has more relationships and therefore still exists.
+    #[serde(default)]
+    pub more: bool,
 }
 
 impl DeletedEntity {
     /// Creates the result of a deletion.
     #[must_use]
     pub fn new(existed: bool, relationships: u64) -> Self {
-        Self { existed, relationships }
+        Self { existed, relationships, more: false }
+    }
+
+    /// Sets whether the entity has more relationships and therefore still exists.
+    #[must_use]
+    pub fn with_more(mut self, more: bool) -> Self {
+        self.more = more;
+        self
     }
 }
 

@@ -1,4 +1,6 @@
-//! Conditional and merging writes of entities.
+//! Conditional and merging writes of entities and relationships.
+
+mod relationship;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,27 +11,61 @@ use crate::metadata::Metadata;
 use crate::position::Revision;
 use crate::storage::options::{OptionSet, RequestOption};
 
+pub(super) use relationship::OPERATION as RELATIONSHIPS_OPERATION;
+pub use relationship::{RelationshipWrite, StoredRelationship};
+
 pub(super) const OPERATION: &str = "graph.write_entities";
 
-/// The condition of an entity's write.
+/// The condition of a write of an entity or a relationship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum EntityCondition {
+pub enum GraphCondition {
     /// The write is unconditional.
     #[default]
     None,
-    /// The entity does not exist.
+    /// The item does not exist.
     Absent,
-    /// The entity is at this revision.
+    /// The item is at this revision.
     AtRevision(Revision),
 }
 
-/// The effect of a write on the properties of an existing entity.
+/// The reason for which a condition does not hold.
+enum Violation {
+    /// The item exists.
+    Exists,
+    /// The item is at another revision.
+    Differs,
+    /// The item does not exist.
+    Missing,
+}
+
+impl GraphCondition {
+    fn violation(self, stored: Option<Revision>) -> Option<Violation> {
+        match (self, stored) {
+            (Self::None, _) | (Self::Absent, None) => None,
+            (Self::AtRevision(wanted), Some(stored)) if wanted == stored => None,
+            (Self::Absent, Some(_)) => Some(Violation::Exists),
+            (Self::AtRevision(_), Some(_)) => Some(Violation::Differs),
+            (Self::AtRevision(_), None) => Some(Violation::Missing),
+        }
+    }
+}
+
+/// Returns the stored properties with the given ones added or replaced.
+fn merged(stored: &Metadata, given: &Metadata) -> Metadata {
+    let mut merged = stored.clone();
+    for (name, value) in given.iter() {
+        merged.insert(name, value.clone());
+    }
+    merged
+}
+
+/// The effect of a write on the properties of an existing entity or relationship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum EntityMode {
+pub enum GraphMode {
     /// The given properties replace all properties.
     #[default]
     Replace,
@@ -40,10 +76,10 @@ pub enum EntityMode {
 /// The write of an entity.
 ///
 /// ```
-/// use larder_kernel::{Entity, EntityCondition, EntityId, EntityType, EntityWrite, Revision};
+/// use larder_kernel::{Entity, GraphCondition, EntityId, EntityType, EntityWrite, Revision};
 ///
 /// let ada = Entity::new(EntityId::new("ada")?, EntityType::new("person")?);
-/// let write = EntityWrite::merge(ada).with_condition(EntityCondition::AtRevision(Revision::new(7)));
+/// let write = EntityWrite::merge(ada).with_condition(GraphCondition::AtRevision(Revision::new(7)));
 /// # let _ = write;
 /// # Ok::<(), larder_kernel::Error>(())
 /// ```
@@ -54,41 +90,41 @@ pub struct EntityWrite {
     pub entity: Entity,
     /// The condition of the write.
     #[serde(default)]
-    pub condition: EntityCondition,
+    pub condition: GraphCondition,
     /// The effect on the properties of an existing entity.
     #[serde(default)]
-    pub mode: EntityMode,
+    pub mode: GraphMode,
 }
 
 impl EntityWrite {
     /// Creates an unconditional write that replaces the entity.
     #[must_use]
     pub fn replace(entity: Entity) -> Self {
-        Self { entity, condition: EntityCondition::None, mode: EntityMode::Replace }
+        Self { entity, condition: GraphCondition::None, mode: GraphMode::Replace }
     }
 
     /// Creates a write that fails if the entity exists.
     #[must_use]
     pub fn create(entity: Entity) -> Self {
-        Self::replace(entity).with_condition(EntityCondition::Absent)
+        Self::replace(entity).with_condition(GraphCondition::Absent)
     }
 
     /// Creates an unconditional write that keeps the properties it does not name.
     #[must_use]
     pub fn merge(entity: Entity) -> Self {
-        Self::replace(entity).with_mode(EntityMode::Merge)
+        Self::replace(entity).with_mode(GraphMode::Merge)
     }
 
     /// Sets the condition of the write.
     #[must_use]
-    pub fn with_condition(mut self, condition: EntityCondition) -> Self {
+    pub fn with_condition(mut self, condition: GraphCondition) -> Self {
         self.condition = condition;
         self
     }
 
     /// Sets the effect on the properties of an existing entity.
     #[must_use]
-    pub fn with_mode(mut self, mode: EntityMode) -> Self {
+    pub fn with_mode(mut self, mode: GraphMode) -> Self {
         self.mode = mode;
         self
     }
@@ -99,8 +135,8 @@ impl EntityWrite {
         // Names every field, so that a new field is a compile error here.
         let Self { entity: _, condition, mode } = self;
         OptionSet::NONE
-            .with_if(*condition != EntityCondition::None, RequestOption::EntityCondition)
-            .with_if(*mode != EntityMode::Replace, RequestOption::EntityMode)
+            .with_if(*condition != GraphCondition::None, RequestOption::EntityCondition)
+            .with_if(*mode != GraphMode::Replace, RequestOption::EntityMode)
     }
 
     /// Returns the entity to store. `stored` is the revision and the properties of the existing entity. Every
@@ -110,13 +146,10 @@ impl EntityWrite {
     /// `Conflict` if the condition does not hold; `InvalidInput` if the merged properties exceed a limit.
     pub fn apply(&self, stored: Option<(Revision, &Metadata)>) -> Result<Entity> {
         self.check_condition(stored.map(|(revision, _)| revision))?;
-        let (EntityMode::Merge, Some((_, stored))) = (self.mode, stored) else {
+        let (GraphMode::Merge, Some((_, stored))) = (self.mode, stored) else {
             return Ok(self.entity.clone());
         };
-        let mut merged = stored.clone();
-        for (name, value) in self.entity.properties.iter() {
-            merged.insert(name, value.clone());
-        }
+        let merged = merged(stored, &self.entity.properties);
         merged.check(OPERATION, "entity.properties")?;
         Ok(Entity::new(self.entity.id.clone(), self.entity.entity_type.clone()).with_properties(merged))
     }
@@ -126,16 +159,15 @@ impl EntityWrite {
     /// # Errors
     /// `Conflict` if the condition does not hold.
     pub fn check_condition(&self, stored: Option<Revision>) -> Result<()> {
-        let message = match (self.condition, stored) {
-            (EntityCondition::None, _) | (EntityCondition::Absent, None) => return Ok(()),
-            (EntityCondition::AtRevision(wanted), Some(stored)) if wanted == stored => return Ok(()),
-            (EntityCondition::Absent, Some(_)) => {
+        let Some(violation) = self.condition.violation(stored) else { return Ok(()) };
+        let message = match violation {
+            Violation::Exists => {
                 "an entity of the batch exists; read it, and write it at its revision or merge into it"
             }
-            (EntityCondition::AtRevision(_), Some(_)) => {
+            Violation::Differs => {
                 "an entity of the batch has another revision; read it again and repeat the change"
             }
-            (EntityCondition::AtRevision(_), None) => {
+            Violation::Missing => {
                 "an entity of the batch does not exist; write it with the condition `Absent`"
             }
         };
@@ -149,26 +181,26 @@ impl From<Entity> for EntityWrite {
     }
 }
 
-/// The result of an entity's write.
+/// The result of the write of an entity or a relationship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct WrittenEntity {
+pub struct GraphWritten {
     /// The new revision.
     pub revision: Revision,
-    /// `true` if the write created the entity.
+    /// `true` if the write created the item.
     pub created: bool,
 }
 
 impl UpsertReport {
     /// Counts the results of writes.
     #[must_use]
-    pub fn of(written: &[WrittenEntity]) -> Self {
+    pub fn of(written: &[GraphWritten]) -> Self {
         let created = size(written.iter().filter(|one| one.created).count());
         Self::new(created, size(written.len()) - created)
     }
 }
 
-impl WrittenEntity {
+impl GraphWritten {
     /// Creates the result of a write.
     #[must_use]
     pub fn new(revision: Revision, created: bool) -> Self {
@@ -208,13 +240,13 @@ mod tests {
     fn a_condition_is_checked_against_the_stored_revision() {
         let (one, two) = (Revision::new(1), Revision::new(2));
         for (condition, stored, holds) in [
-            (EntityCondition::None, None, true),
-            (EntityCondition::None, Some(one), true),
-            (EntityCondition::Absent, None, true),
-            (EntityCondition::Absent, Some(one), false),
-            (EntityCondition::AtRevision(one), None, false),
-            (EntityCondition::AtRevision(one), Some(one), true),
-            (EntityCondition::AtRevision(one), Some(two), false),
+            (GraphCondition::None, None, true),
+            (GraphCondition::None, Some(one), true),
+            (GraphCondition::Absent, None, true),
+            (GraphCondition::Absent, Some(one), false),
+            (GraphCondition::AtRevision(one), None, false),
+            (GraphCondition::AtRevision(one), Some(one), true),
+            (GraphCondition::AtRevision(one), Some(two), false),
         ] {
             let write = EntityWrite::replace(entity(Metadata::new())).with_condition(condition);
             let checked = write.check_condition(stored);

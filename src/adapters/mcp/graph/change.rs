@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use larder_kernel::storage::graph::check_entities;
 use larder_kernel::{
-    Entity, EntityCondition, EntityId, EntityWrite, Error, ErrorKind, Metadata, Outcome, Result,
-    StoredEntity, UpsertReport,
+    Entity, EntityId, EntityWrite, Error, ErrorKind, GraphCondition, Metadata, Outcome, Result, StoredEntity,
+    UpsertReport,
 };
 
 use super::view::{self, OBSERVATIONS};
@@ -59,7 +59,7 @@ fn merged(operation: &'static str, entity: &Entity, stored: Option<StoredEntity>
         add(&mut known, &given);
         entity.properties.insert(OBSERVATIONS, known);
     }
-    Ok(EntityWrite::merge(entity).with_condition(EntityCondition::AtRevision(stored.revision)))
+    Ok(EntityWrite::merge(entity).with_condition(GraphCondition::AtRevision(stored.revision)))
 }
 
 /// Changes the observations of an entity, and returns the entity.
@@ -85,7 +85,7 @@ pub(super) async fn observations(
         }
         entity.properties.insert(OBSERVATIONS, known);
         check_entities(std::slice::from_ref(&entity))?;
-        let at = EntityCondition::AtRevision(revision);
+        let at = GraphCondition::AtRevision(revision);
         let write = EntityWrite::replace(entity.clone()).with_condition(at);
         match graph.write_entities(vec![write]).await {
             Err(error) if error.kind() == ErrorKind::Conflict => wait(attempt).await,

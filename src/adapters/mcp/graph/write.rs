@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_kernel::storage::graph::{check_entities, check_relationships};
 use larder_kernel::{
     DeletedEntity, Entity, EntityId, EntityType, Error, Metadata, Relationship, RelationshipId,
-    RelationshipType, Result, UpsertReport, check, limits,
+    RelationshipType, RelationshipWrite, Result, UpsertReport, check, limits,
 };
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use super::view::{EntityView, OBSERVATIONS};
 use crate::adapters::mcp::argument::{Id, named};
 use crate::adapters::mcp::digest::digest;
 use crate::adapters::mcp::registry::Shared;
+use crate::graph::delete_in_steps;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
@@ -108,6 +109,10 @@ pub(crate) struct RelationshipsInput {
     /// 1 to 1,000 relationships, each id once.
     #[schemars(length(min = 1, max = 1000))]
     relationships: Vec<RelationshipInput>,
+    /// `merge` keeps the properties of an existing relationship that the call does not name; `replace` drops
+    /// them. `merge` by default.
+    #[serde(default)]
+    mode: Mode,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -161,7 +166,14 @@ pub(crate) async fn upsert_relationships(
         relationships.push(relationship);
     }
     check_relationships(&relationships)?;
-    let report = shared.stores.graph()?.upsert_relationships(relationships).await?;
+    let graph = shared.stores.graph()?;
+    let report = match input.mode {
+        Mode::Replace => graph.upsert_relationships(relationships).await?,
+        Mode::Merge => {
+            let writes = relationships.into_iter().map(RelationshipWrite::merge).collect();
+            UpsertReport::of(&graph.write_relationships(writes).await?)
+        }
+    };
     Ok(UpsertOutput::new(report, ids))
 }
 
@@ -221,7 +233,7 @@ pub(crate) async fn delete_entity(shared: Arc<Shared>, input: EntityIdInput) -> 
     let id = EntityId::new(&input.entity)?;
     let graph = shared.stores.graph()?;
     let _alone = shared.entities.lock().await;
-    let DeletedEntity { existed, relationships, .. } = graph.delete_entity(&id).await?;
+    let DeletedEntity { existed, relationships, .. } = delete_in_steps(&*graph, &id).await?;
     Ok(DeletedEntityOutput { existed, relationships })
 }
 
