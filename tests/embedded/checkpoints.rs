@@ -43,7 +43,7 @@ async fn race(left: &Checkpointer, right: &Checkpointer) {
     let copy = CheckpointThread::new("copy").unwrap();
     assert_eq!(left.copy(namespace.thread(), &copy).await.unwrap(), 1);
     assert_eq!(left.delete(namespace.thread()).await.unwrap(), 1);
-    assert_eq!(right.threads(PageRequest::first(9)).await.unwrap().items, [copy.clone()]);
+    assert_eq!(right.threads(PageRequest::first(9)).await.unwrap().items, std::slice::from_ref(&copy));
     let found = right.get(&copy.root(), Some(&id)).await.unwrap().unwrap();
     assert!(found.writes == [write] && found.channels["large"].value.as_deref() == Some(&large[..]));
     assert_eq!(found.info.deltas("messages"), 20);

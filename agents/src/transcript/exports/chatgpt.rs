@@ -27,8 +27,8 @@ pub(super) fn read(fields: &mut Fields) -> Result<Conversation> {
     }
     branch.reverse();
     let others = nodes.values().filter_map(|node| Fields::parse(node.get(), "mapping").ok());
-    let mut conversation = Conversation::default();
-    conversation.skipped = check::size(others.filter_map(message_of).count());
+    let skipped = check::size(others.filter_map(message_of).count());
+    let mut conversation = Conversation { skipped, ..Conversation::default() };
     let mut call = None;
     for (index, message) in branch.iter().enumerate() {
         let read = Fields::parse(message.get(), "message").and_then(|message| turn(message, &mut call));

@@ -67,7 +67,7 @@ fn calls_of_sharegpt_are_paired_with_their_observations() {
     assert_eq!(messages[3].tool_results, [ToolResult::new("larder-call-2", "of nothing")]);
 }
 
-fn node(id: &str, parent: &str, role: &str, content: Value) -> Value {
+fn node(id: &str, parent: &str, role: &str, content: &Value) -> Value {
     json!({"id": id, "parent": parent, "children": [], "message": {
         "id": id, "author": {"role": role, "name": null, "metadata": {}}, "create_time": 1_700_000_000.25,
         "content": content, "recipient": "all", "weight": 1.0}})
@@ -76,12 +76,12 @@ fn node(id: &str, parent: &str, role: &str, content: Value) -> Value {
 fn chatgpt() -> Value {
     json!({"title": "t", "conversation_id": "c-1", "current_node": "d", "mapping": {
         "root": {"id": "root", "message": null, "parent": null},
-        "a": node("a", "root", "system", json!({"content_type": "text", "parts": [""]})),
-        "b": node("b", "a", "user", json!({"content_type": "multimodal_text", "parts": [
+        "a": node("a", "root", "system", &json!({"content_type": "text", "parts": [""]})),
+        "b": node("b", "a", "user", &json!({"content_type": "multimodal_text", "parts": [
             {"content_type": "image_asset_pointer", "asset_pointer": "file-service://f", "size_bytes": 9},
             "What is this?"]})),
-        "c": node("c", "b", "assistant", json!({"content_type": "text", "parts": ["Another answer"]})),
-        "d": node("d", "b", "assistant", json!({"content_type": "text", "parts": ["A cat."]})),
+        "c": node("c", "b", "assistant", &json!({"content_type": "text", "parts": ["Another answer"]})),
+        "d": node("d", "b", "assistant", &json!({"content_type": "text", "parts": ["A cat."]})),
     }})
 }
 
@@ -117,19 +117,19 @@ fn faults_of_chatgpt_are_named() {
 #[test]
 fn calls_thoughts_and_other_contents_of_chatgpt_are_kept() {
     let mut call =
-        node("a", "", "assistant", json!({"content_type": "code", "language": "python", "text": "1 + 1"}));
+        node("a", "", "assistant", &json!({"content_type": "code", "language": "python", "text": "1 + 1"}));
     call["parent"] = Value::Null;
     call["message"]["recipient"] = json!("python");
-    let mut second = node("c", "b", "tool", json!({"content_type": "text", "parts": ["more"]}));
+    let mut second = node("c", "b", "tool", &json!({"content_type": "text", "parts": ["more"]}));
     second["message"]["author"]["name"] = json!("python");
     let export = json!({"current_node": "f", "mapping": {
         "a": call,
-        "b": node("b", "a", "tool", json!({"content_type": "execution_output", "text": "2"})),
+        "b": node("b", "a", "tool", &json!({"content_type": "execution_output", "text": "2"})),
         "c": second,
-        "d": node("d", "c", "assistant", json!({"content_type": "thoughts", "source_analysis_msg_id": "s",
+        "d": node("d", "c", "assistant", &json!({"content_type": "thoughts", "source_analysis_msg_id": "s",
             "thoughts": [{"summary": "Adds", "content": "One and one."}]})),
-        "e": node("e", "d", "assistant", json!({"content_type": "tether_browsing_display", "result": "p"})),
-        "f": node("f", "e", "tool", json!({"content_type": "system_error", "name": "E", "text": "late"})),
+        "e": node("e", "d", "assistant", &json!({"content_type": "tether_browsing_display", "result": "p"})),
+        "f": node("f", "e", "tool", &json!({"content_type": "system_error", "name": "E", "text": "late"})),
     }});
     let (messages, report) = read(&export);
     assert_eq!(messages[0].tool_calls, [ToolCall::new("a", "python", "1 + 1")]);
