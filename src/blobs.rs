@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use larder_kernel::{
-    BlobBody, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobStoreExt as _, ByteRange,
-    Error, ErrorKind, RenameMode, Result,
+    BlobBody, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobStoreExt as _, BlobVersion,
+    BlobVersionId, ByteRange, Error, ErrorKind, RenameMode, Result,
 };
 
 use crate::handle::{handle, id};
@@ -118,6 +118,62 @@ impl Blobs {
     pub async fn delete(&self, key: impl TryInto<BlobKey, Error: Into<Error>> + Send) -> Result<bool> {
         let key = id(key)?;
         self.provider().delete(&key).await
+    }
+
+    /// Returns the versions of a blob, the newest first.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// let blobs = larder::open("memory:?blob_versions=true").await?.blobs()?;
+    /// blobs.put("plan.txt", "By train").await?;
+    /// blobs.put("plan.txt", "By bus").await?;
+    /// let versions = blobs.versions("plan.txt").await?;
+    /// assert_eq!(versions.len(), 2);
+    /// assert_eq!(blobs.version("plan.txt", &versions[1].id).await?, "By train");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`list_versions`](larder_kernel::BlobStore::list_versions); `Unsupported` on a backend that does
+    /// not declare `blob-versions`.
+    pub async fn versions(
+        &self,
+        key: impl TryInto<BlobKey, Error: Into<Error>> + Send,
+    ) -> Result<Vec<BlobVersion>> {
+        let key = id(key)?;
+        self.provider().list_versions(&key).await?.try_collect().await
+    }
+
+    /// Reads a whole version of a blob into memory.
+    ///
+    /// # Errors
+    /// As [`get_version`](larder_kernel::BlobStore::get_version).
+    pub async fn version(
+        &self,
+        key: impl TryInto<BlobKey, Error: Into<Error>> + Send,
+        version: impl TryInto<BlobVersionId, Error: Into<Error>> + Send,
+    ) -> Result<Bytes> {
+        let (key, version) = (id(key)?, id(version)?);
+        let read = self.provider().get_version(&key, &version, BlobGetOptions::default()).await?;
+        let pieces: Vec<Bytes> = read.bytes.try_collect().await?;
+        Ok(pieces.concat().into())
+    }
+
+    /// Deletes an earlier version of a blob and returns whether it existed.
+    ///
+    /// # Errors
+    /// As [`delete_version`](larder_kernel::BlobStore::delete_version); `Conflict` for the current version.
+    pub async fn delete_version(
+        &self,
+        key: impl TryInto<BlobKey, Error: Into<Error>> + Send,
+        version: impl TryInto<BlobVersionId, Error: Into<Error>> + Send,
+    ) -> Result<bool> {
+        let (key, version) = (id(key)?, id(version)?);
+        self.provider().delete_version(&key, &version).await
     }
 
     /// Lists all blobs whose keys begin with a prefix, in byte order; `""` lists all.

@@ -18,7 +18,8 @@ use crate::verify::Faults;
 /// `bytes_max=` limits the stored bytes; the default is 8 GiB. A write beyond the limit fails with
 /// `ResourceExhausted`. `vector_index=none` (the default) searches vectors exactly. With
 /// `vector_index=ivf`, searches of large collections are approximate; see
-/// [`with_approximate_search`](InMemoryVectorStore::with_approximate_search).
+/// [`with_approximate_search`](InMemoryVectorStore::with_approximate_search). With
+/// `blob_versions=true`, blobs that are overwritten or deleted are kept as versions.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDriver;
 
@@ -36,7 +37,7 @@ impl Driver for MemoryDriver {
     }
 
     fn parameters(&self) -> &'static [&'static str] {
-        &["vector_index", "bytes_max"]
+        &["vector_index", "bytes_max", "blob_versions"]
     }
 
     fn sharing(&self) -> Sharing {
@@ -59,6 +60,7 @@ impl Driver for MemoryDriver {
             Some(Ok(bytes_max @ 1..)) => MemoryBackend::with_bytes_max(bytes_max),
             Some(_) => return Err(invalid_url("has a `bytes_max` that is not a number of bytes from 1")),
         };
+        let backend = if url.blob_versions()? { backend.with_blob_versions() } else { backend };
         Ok(Box::new(Memory { backend, approximate }))
     }
 }

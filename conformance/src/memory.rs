@@ -23,8 +23,14 @@ pub(crate) fn stores(place: &MemoryBackend, namespace: &Namespace) -> StoreSet {
 }
 
 /// One backend in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memory(MemoryBackend);
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self(MemoryBackend::new().with_blob_versions())
+    }
+}
 
 #[async_trait]
 impl Harness for Memory {

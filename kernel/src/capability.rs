@@ -22,6 +22,8 @@ pub enum Capability {
     BlobLongKeys,
     /// A blob can be moved to another key in one step.
     BlobRename,
+    /// The store keeps earlier versions of blobs that were overwritten or deleted.
+    BlobVersions,
     /// The store makes URLs to read a blob without credentials, or locators in place of such URLs.
     BlobPresignGet,
     /// The store makes URLs to write a blob without credentials, or locators in place of such URLs.
@@ -38,6 +40,7 @@ impl Capability {
         Self::BlobIfMatch,
         Self::BlobLongKeys,
         Self::BlobRename,
+        Self::BlobVersions,
         Self::BlobPresignGet,
         Self::BlobPresignPut,
         Self::Cypher,
@@ -52,6 +55,7 @@ impl Capability {
             Self::BlobIfMatch => "blob-if-match",
             Self::BlobLongKeys => "blob-long-keys",
             Self::BlobRename => "blob-rename",
+            Self::BlobVersions => "blob-versions",
             Self::BlobPresignGet => "blob-presign-get",
             Self::BlobPresignPut => "blob-presign-put",
             Self::Cypher => "cypher",

@@ -50,8 +50,8 @@ pub use page::{Page, PageRequest};
 pub use position::{FencingToken, Generation, Revision, Seq, TaskPosition};
 pub use storage::blob::{
     BlobBody, BlobBytes, BlobCondition, BlobEntries, BlobEntry, BlobGetOptions, BlobInfo, BlobKey,
-    BlobPutOptions, BlobRead, BlobStore, BlobStoreExt, ByteRange, ETag, PresignMethod, PresignRequest,
-    PresignedUrl, RenameMode, UserMetadata,
+    BlobPutOptions, BlobRead, BlobStore, BlobStoreExt, BlobVersion, BlobVersionId, BlobVersions, ByteRange,
+    ETag, PresignMethod, PresignRequest, PresignedUrl, RenameMode, UserMetadata,
 };
 pub use storage::graph::{
     CypherCapable, CypherRow, DeletedEntity, Direction, Entity, EntityQuery, EntityWrite, GraphCondition,

@@ -74,6 +74,8 @@ pub const BLOB_SHORT_NAMESPACE_BYTES_MAX: usize = 32;
 pub const BLOB_METADATA_ENTRIES_MAX: usize = 64;
 /// The maximum size of a blob's user metadata: names and values together, in bytes. S3 has the same limit.
 pub const BLOB_METADATA_BYTES_MAX: usize = 2_048;
+/// The maximum length of the id of a blob's version, in bytes. S3 has the same limit.
+pub const VERSION_ID_BYTES_MAX: usize = 1_024;
 /// The maximum length of a content type, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
 /// The maximum validity of a presigned URL: seven days. S3 has the same limit.

@@ -200,7 +200,9 @@ impl ObjectStore for BlobObjectStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> ObjectResult<GetResult> {
         if options.version.is_some() {
-            return Err(ObjectError::NotSupported { source: "a blob has no versions".into() });
+            return Err(ObjectError::NotSupported {
+                source: "the adapter reads no versions; use `get_version`".into(),
+            });
         }
         let key = present(location)?;
         let BlobRead { info, range, bytes, .. } = self.read(location, &key, &options).await?;

@@ -23,15 +23,16 @@ fn each_mistake_in_a_url_has_its_own_one_line_error() {
         ),
         (
             "memory:?size=s3cret",
-            "has an unknown query parameter `size`; `memory:` takes `vector_index` and `bytes_max`",
+            "has an unknown query parameter `size`; `memory:` takes `vector_index`, `bytes_max` and \
+             `blob_versions`",
         ),
         (
             "memory:?s3cret@h",
-            "has an unknown query parameter; `memory:` takes `vector_index` and `bytes_max`",
+            "has an unknown query parameter; `memory:` takes `vector_index`, `bytes_max` and `blob_versions`",
         ),
         (
             "memory:?a&s3cret&b@h",
-            "has an unknown query parameter; `memory:` takes `vector_index` and `bytes_max`",
+            "has an unknown query parameter; `memory:` takes `vector_index`, `bytes_max` and `blob_versions`",
         ),
         ("memory:?vector_index=s3cret", "has a `vector_index` other than `none` and `ivf`"),
         ("memory:#x", "contains a fragment; write a `#` in a path as `%23`"),
@@ -74,7 +75,8 @@ fn a_malformed_path_of_a_folder_is_refused() {
         ("file://var/blobs", "names a host; write `file:./path` or `file:///absolute/path`"),
         (
             "file:./a?x=1",
-            "has an unknown query parameter `x`; `file:` takes `busy_timeout_ms`, `permissions` and `mode`",
+            "has an unknown query parameter `x`; `file:` takes `busy_timeout_ms`, `permissions`, \
+             `blob_versions` and `mode`",
         ),
         (
             "file:./a?busy_timeout_ms=soon",
@@ -131,8 +133,9 @@ fn the_parameters_of_sqlite_are_read_and_everything_else_refused() {
         (
             "sqlite:a.db?cache=shared",
             "has an unknown query parameter `cache`; `sqlite:` takes `synchronous`, `busy_timeout_ms`, \
-             `permissions` and `mode`",
+             `permissions`, `blob_versions` and `mode`",
         ),
+        ("sqlite:a.db?blob_versions=1", "has a `blob_versions` other than `true` and `false`"),
     ] {
         assert_eq!(refused(url).message(), message, "{url}");
         assert_eq!(refused(url).kind(), ErrorKind::InvalidInput);

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use larder_kernel::check::size;
 use larder_kernel::{
-    Appended, BlobEntry, BlobInfo, BlobRead, Board, BucketInfo, ChatMessage, Claim, CollectionInfo,
-    DeletedEntity, Document, Entity, Forked, GraphCounts, GraphWritten, HistoryEvent, HistoryEventKind,
-    KeyRevision, KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease, Metadata,
-    MetadataReport, Page, PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Removed, Replaced,
-    Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage, StoredRelationship,
-    SubGraph, Task, ThreadInfo, UpsertReport,
+    Appended, BlobEntry, BlobInfo, BlobRead, BlobVersion, Board, BucketInfo, ChatMessage, Claim,
+    CollectionInfo, DeletedEntity, Document, Entity, Forked, GraphCounts, GraphWritten, HistoryEvent,
+    HistoryEventKind, KeyRevision, KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease,
+    Metadata, MetadataReport, Page, PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Removed,
+    Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage,
+    StoredRelationship, SubGraph, Task, ThreadInfo, UpsertReport,
 };
 
 /// The result of a store call, with its size.
@@ -42,6 +42,7 @@ weightless!(
     BlobInfo,
     BlobEntry,
     BlobRead,
+    BlobVersion,
     PresignedUrl,
     BucketInfo,
     KeyRevision,

@@ -11,8 +11,9 @@ use larder_kernel::check::size;
 use larder_kernel::storage::blob::check_get;
 use larder_kernel::{
     BlobBody, BlobBytes, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, ETag, ErrorKind, GraphStore, HistoryProvider, KeyValueStore, Namespace, OptionSet,
-    PresignRequest, PresignedUrl, RenameMode, RequestOption, Result, Store, TaskStore, VectorStore,
+    BlobVersionId, BlobVersions, Capabilities, ETag, ErrorKind, GraphStore, HistoryProvider, KeyValueStore,
+    Namespace, OptionSet, PresignRequest, PresignedUrl, RenameMode, RequestOption, Result, Store, TaskStore,
+    VectorStore,
 };
 
 use super::layer::Layer;
@@ -270,6 +271,23 @@ impl BlobStore for Cached {
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         self.inner.delete(key).await
+    }
+
+    async fn list_versions(&self, key: &BlobKey) -> Result<BlobVersions> {
+        self.inner.list_versions(key).await
+    }
+
+    async fn get_version(
+        &self,
+        key: &BlobKey,
+        version: &BlobVersionId,
+        options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        self.inner.get_version(key, version, options).await
+    }
+
+    async fn delete_version(&self, key: &BlobKey, version: &BlobVersionId) -> Result<bool> {
+        self.inner.delete_version(key, version).await
     }
 
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {

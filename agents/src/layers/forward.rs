@@ -11,18 +11,18 @@ use bytes::Bytes;
 use larder_kernel::check::size;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey,
-    BlobPutOptions, BlobRead, BlobStore, Board, BoardId, BucketInfo, BucketName, Capabilities, Capability,
-    ChatMessage, Claim, CollectionInfo, CollectionName, ConversationId, CypherCapable, CypherRow,
-    DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery, EntityWrite, Error, FencingToken,
-    Filter, Forked, GraphCondition, GraphCounts, GraphStore, GraphWritten, HistoryEvents, HistoryProvider,
-    Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvents, KeyValueItem, KeyValuePutOptions,
-    KeyValueQuery, KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease, MessageFilter, Metadata,
-    MetadataMode, MetadataReport, MetadataUpdate, Namespace, NeighborQuery, NewBoard, NewTask, OptionSet,
-    Page, PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode, PutReport, Relationship,
-    RelationshipId, RelationshipQuery, RelationshipWrite, Removal, Removed, RenameMode, Replaced,
-    Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity,
-    StoredMessage, StoredRelationship, SubGraph, Task, TaskId, TaskPosition, TaskQuery, TaskStore, Thread,
-    ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
+    BlobPutOptions, BlobRead, BlobStore, BlobVersionId, BlobVersions, Board, BoardId, BucketInfo, BucketName,
+    Capabilities, Capability, ChatMessage, Claim, CollectionInfo, CollectionName, ConversationId,
+    CypherCapable, CypherRow, DeletedEntity, Document, DocumentId, Entity, EntityId, EntityQuery,
+    EntityWrite, Error, FencingToken, Filter, Forked, GraphCondition, GraphCounts, GraphStore, GraphWritten,
+    HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvents,
+    KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease,
+    MessageFilter, Metadata, MetadataMode, MetadataReport, MetadataUpdate, Namespace, NeighborQuery,
+    NewBoard, NewTask, OptionSet, Page, PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode,
+    PutReport, Relationship, RelationshipId, RelationshipQuery, RelationshipWrite, Removal, Removed,
+    RenameMode, Replaced, Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq,
+    Store, StoredEntity, StoredMessage, StoredRelationship, SubGraph, Task, TaskId, TaskPosition, TaskQuery,
+    TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -227,6 +227,11 @@ forward! {
     around rename(source: &BlobKey, target: &BlobKey, mode: RenameMode) -> BlobInfo =
         Call::write("blobs.rename");
     around delete(key: &BlobKey) -> bool = Call::write("blobs.delete");
+    open list_versions(key: &BlobKey) -> BlobVersions = Call::read("blobs.list_versions");
+    open get_version(key: &BlobKey, version: &BlobVersionId, options: BlobGetOptions) -> BlobRead =
+        Call::read("blobs.get_version");
+    around delete_version(key: &BlobKey, version: &BlobVersionId) -> bool =
+        Call::write("blobs.delete_version");
     around presign(key: &BlobKey, request: &PresignRequest) -> PresignedUrl = Call::read("blobs.presign");
     {
         async fn put(&self, key: &BlobKey, body: BlobBody, options: BlobPutOptions) -> Result<BlobInfo> {

@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use larder_kernel::{Error, ErrorKind, Namespace, Result};
@@ -49,6 +50,7 @@ struct Inner {
     states: Mutex<HashMap<(TypeId, Namespace), Arc<dyn Any + Send + Sync>>>,
     quota: Quota,
     expiries: ExpiryQueue<Weak<dyn Expire>>,
+    blob_versions: AtomicBool,
 }
 
 impl MemoryBackend {
@@ -65,8 +67,22 @@ impl MemoryBackend {
             states: Mutex::new(HashMap::new()),
             quota: Quota::new(bytes_max),
             expiries: ExpiryQueue::new(),
+            blob_versions: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Keeps earlier versions of the blobs that stores overwrite or delete. Call it before you open stores: a
+    /// store that is open keeps the setting that it was opened with.
+    #[must_use]
+    pub fn with_blob_versions(self) -> Self {
+        self.inner.blob_versions.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Returns `true` if stores keep earlier versions of blobs.
+    pub(crate) fn keeps_blob_versions(&self) -> bool {
+        self.inner.blob_versions.load(Ordering::Relaxed)
     }
 
     /// Returns the used bytes; approximate during concurrent writes.

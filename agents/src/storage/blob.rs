@@ -1,15 +1,15 @@
 //! In-memory files.
 
 mod body;
+mod state;
 #[cfg(test)]
 mod tests;
+mod versions;
 
-use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use futures_util::stream;
@@ -18,19 +18,18 @@ use larder_kernel::storage::blob::{
     BlobEntries, check_get, check_prefix, check_presign, check_put, check_rename,
 };
 use larder_kernel::{
-    BlobBody, BlobCondition, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
-    BlobStore, Capabilities, Capability, Durability, ETag, Error, ErrorKind, Namespace, OptionSet,
-    PresignRequest, PresignedUrl, RenameMode, RequestOption, Result, Store, Timestamp,
+    BlobBody, BlobCondition, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
+    BlobVersionId, BlobVersions, Capabilities, Capability, Durability, ETag, Error, ErrorKind, Namespace,
+    OptionSet, PresignRequest, PresignedUrl, RenameMode, RequestOption, Result, Store, Timestamp,
 };
 
 use self::body::{Content, Reservation};
+use self::state::{Blobs, LIST_PAGE, NamespaceState, Stored, not_found};
 use super::MemoryBackend;
 use super::backend::default_namespace;
 
 /// The quota share of one blob, apart from its bytes, key, content type and user metadata.
 const RECORD_BYTES: u64 = 256;
-/// The number of blobs that a listing reads in one step.
-const LIST_PAGE: usize = 256;
 
 /// An in-memory [`BlobStore`].
 ///
@@ -58,67 +57,7 @@ pub struct InMemoryBlobStore {
     backend: MemoryBackend,
     namespace: Namespace,
     state: Arc<NamespaceState>,
-}
-
-/// A key that maps find by its text, so that a prefix that is not a valid key can begin a range.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct ByText(BlobKey);
-
-impl Borrow<str> for ByText {
-    fn borrow(&self) -> &str {
-        self.0.as_str()
-    }
-}
-
-/// A stored blob. It is never changed, only replaced.
-struct Stored {
-    info: BlobInfo,
-    content: Content,
-    /// The quota share of the blob.
-    counted: u64,
-}
-
-type Blobs = BTreeMap<ByText, Arc<Stored>>;
-
-#[derive(Default)]
-struct NamespaceState {
-    blobs: RwLock<Blobs>,
-}
-
-impl NamespaceState {
-    fn read(&self) -> RwLockReadGuard<'_, Blobs> {
-        self.blobs.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Blobs> {
-        self.blobs.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn find(&self, operation: &'static str, key: &BlobKey) -> Result<Arc<Stored>> {
-        self.read().get(key.as_str()).cloned().ok_or_else(|| not_found(operation))
-    }
-
-    /// Returns one page of a listing: the blobs whose keys begin with `prefix`, after a key if one is given.
-    fn page(&self, prefix: &str, after: Option<&str>) -> VecDeque<BlobEntry> {
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        self.read()
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|(key, _)| key.0.as_str().starts_with(prefix))
-            .take(LIST_PAGE)
-            .map(|(_, stored)| entry(&stored.info))
-            .collect()
-    }
-}
-
-fn entry(info: &BlobInfo) -> BlobEntry {
-    BlobEntry::new(info.key.clone(), info.size, info.etag.clone(), info.modified_at)
-}
-
-fn not_found(operation: &'static str) -> Error {
-    Error::new(ErrorKind::NotFound, operation, "the blob does not exist; check the key")
+    keeps_versions: bool,
 }
 
 /// Returns a tag that no other write of any process has. It combines the start time of this process
@@ -167,16 +106,27 @@ impl InMemoryBlobStore {
     /// Opens the store of a namespace on a backend.
     #[must_use]
     pub fn open(backend: &MemoryBackend, namespace: Namespace) -> Self {
-        Self { state: backend.namespace_state(&namespace), backend: backend.clone(), namespace }
+        let keeps_versions = backend.keeps_blob_versions();
+        Self {
+            state: backend.namespace_state(&namespace),
+            backend: backend.clone(),
+            namespace,
+            keeps_versions,
+        }
     }
 
-    /// Stores a blob under its key and releases the one that it replaces. The caller holds the lock, so that
-    /// its earlier checks still hold.
+    /// Stores a blob under its key. The caller holds the lock, so that its earlier checks still hold.
     fn replace(&self, blobs: &mut Blobs, info: BlobInfo, content: Content, reserved: Reservation) {
-        let key = ByText(info.key.clone());
-        let stored = Stored { info, content, counted: reserved.keep() };
-        if let Some(old) = blobs.insert(key, Arc::new(stored)) {
-            self.backend.release(old.counted);
+        let old = blobs.insert(Stored { info, content, counted: reserved.keep() });
+        self.retire(blobs, old);
+    }
+
+    /// Keeps a blob that was replaced or removed as an earlier version, or releases its bytes.
+    fn retire(&self, blobs: &mut Blobs, old: Option<Arc<Stored>>) {
+        match old {
+            Some(old) if self.keeps_versions => blobs.keep(old),
+            Some(old) => self.backend.release(old.counted),
+            None => {}
         }
     }
 }
@@ -200,13 +150,14 @@ impl Store for InMemoryBlobStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Durability::None)
+        let declared = Capabilities::new(Durability::None)
             .with(Capability::BlobCreateOnly)
             .with(Capability::BlobIfMatch)
             .with(Capability::BlobLongKeys)
             .with(Capability::BlobRename)
             .with(Capability::BlobPresignGet)
-            .with(Capability::BlobPresignPut)
+            .with(Capability::BlobPresignPut);
+        if self.keeps_versions { declared.with(Capability::BlobVersions) } else { declared }
     }
 
     fn options(&self) -> OptionSet {
@@ -220,7 +171,7 @@ impl Store for InMemoryBlobStore {
 
     async fn erase(&self) -> Result<()> {
         let gone = std::mem::take(&mut *self.state.write());
-        self.backend.release(gone.values().map(|stored| stored.counted).sum());
+        self.backend.release(gone.counted());
         Ok(())
     }
 }
@@ -232,13 +183,13 @@ impl BlobStore for InMemoryBlobStore {
         check_put(&options, &self.capabilities())?;
         // This early check avoids reading a body that would be rejected. The check with the write is the one
         // that counts.
-        check_condition(&options.condition, self.state.read().get(key.as_str()))?;
+        check_condition(&options.condition, self.state.read().get(key))?;
         let mut reserved = Reservation::new(&self.backend);
         let BlobPutOptions { condition, content_type, metadata, .. } = options;
         reserved.grow(OPERATION, overhead(key, content_type.as_deref(), &metadata))?;
         let content = Content::collect(OPERATION, body, &mut reserved).await?;
         let mut blobs = self.state.write();
-        check_condition(&condition, blobs.get(key.as_str()))?;
+        check_condition(&condition, blobs.get(key))?;
         let info = BlobInfo::new(key.clone(), content.size(), next_etag()?, Timestamp::now())
             .with_content_type(content_type)
             .with_metadata(metadata);
@@ -248,13 +199,7 @@ impl BlobStore for InMemoryBlobStore {
 
     async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
         check_get(&options)?;
-        let stored = self.state.find("blobs.get", key)?;
-        let range = match options.range {
-            Some(range) => range.resolve(stored.info.size)?,
-            None => 0..stored.info.size,
-        };
-        let bytes = stored.content.read(&range);
-        Ok(BlobRead::new(stored.info.clone(), range, bytes))
+        self.state.find("blobs.get", key)?.read(options)
     }
 
     async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
@@ -280,7 +225,7 @@ impl BlobStore for InMemoryBlobStore {
     async fn copy(&self, source: &BlobKey, target: &BlobKey) -> Result<BlobInfo> {
         const OPERATION: &str = "blobs.copy";
         let mut blobs = self.state.write();
-        let stored = blobs.get(source.as_str()).cloned().ok_or_else(|| not_found(OPERATION))?;
+        let stored = blobs.get(source).cloned().ok_or_else(|| not_found(OPERATION))?;
         if source == target {
             return Ok(stored.info.clone());
         }
@@ -298,9 +243,9 @@ impl BlobStore for InMemoryBlobStore {
         const OPERATION: &str = "blobs.rename";
         check_rename(&self.capabilities())?;
         let mut blobs = self.state.write();
-        let stored = blobs.get(source.as_str()).cloned().ok_or_else(|| not_found(OPERATION))?;
+        let stored = blobs.get(source).cloned().ok_or_else(|| not_found(OPERATION))?;
         match mode {
-            RenameMode::Refuse if blobs.contains_key(target.as_str()) => {
+            RenameMode::Refuse if blobs.get(target).is_some() => {
                 let message =
                     "a blob with the target key already exists; use another key or replace the blob";
                 return Err(Error::new(ErrorKind::Conflict, OPERATION, message));
@@ -312,23 +257,42 @@ impl BlobStore for InMemoryBlobStore {
             return Ok(stored.info.clone());
         }
         let (shorter, longer) = (size(source.as_str().len()), size(target.as_str().len()));
-        let replaced = blobs.get(target.as_str()).map_or(0, |old| old.counted);
+        let replaced = blobs.get(target).filter(|_| !self.keeps_versions).map_or(0, |old| old.counted);
         self.backend.exchange(OPERATION, replaced + shorter, longer)?;
         let mut info = stored.info.clone();
         info.key = target.clone();
         let counted = stored.counted + longer - shorter;
         let moved = Stored { info: info.clone(), content: stored.content.clone(), counted };
-        blobs.remove(source.as_str());
-        blobs.insert(ByText(target.clone()), Arc::new(moved));
+        blobs.remove(source);
+        if let Some(old) = blobs.insert(moved).filter(|_| self.keeps_versions) {
+            blobs.keep(old);
+        }
         Ok(info)
     }
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
-        let gone = self.state.write().remove(key.as_str());
-        if let Some(stored) = &gone {
-            self.backend.release(stored.counted);
-        }
-        Ok(gone.is_some())
+        let mut blobs = self.state.write();
+        let gone = blobs.remove(key);
+        let existed = gone.is_some();
+        self.retire(&mut blobs, gone);
+        Ok(existed)
+    }
+
+    async fn list_versions(&self, key: &BlobKey) -> Result<BlobVersions> {
+        self.versions_of(key)
+    }
+
+    async fn get_version(
+        &self,
+        key: &BlobKey,
+        version: &BlobVersionId,
+        options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        self.read_version(key, version, options)
+    }
+
+    async fn delete_version(&self, key: &BlobKey, version: &BlobVersionId) -> Result<bool> {
+        self.remove_version(key, version)
     }
 
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {

@@ -98,6 +98,15 @@ impl<'a> BackendUrl<'a> {
         }
     }
 
+    /// Returns the parameter `blob_versions`.
+    pub(crate) fn blob_versions(&self) -> Result<bool> {
+        match self.parameter("blob_versions") {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(invalid_url("has a `blob_versions` other than `true` and `false`")),
+        }
+    }
+
     /// Rejects parameters that a driver does not accept.
     ///
     /// # Errors

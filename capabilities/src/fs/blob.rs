@@ -6,6 +6,7 @@ mod list;
 mod read;
 mod read_ahead;
 mod rename;
+mod versions;
 mod write;
 
 #[cfg(test)]
@@ -15,10 +16,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put, check_rename};
+use larder_kernel::storage::blob::{
+    check_get, check_prefix, check_presign, check_put, check_rename, check_versions,
+};
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, Capability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl, RenameMode, Result,
+    BlobVersionId, BlobVersions, Capabilities, Capability, Error, ErrorKind, Namespace, PresignRequest,
+    PresignedUrl, RenameMode, Result,
 };
 
 use super::blocking::blocking;
@@ -72,18 +76,21 @@ impl FsBlobStore {
         if config.root.as_os_str().is_empty() {
             return Err(Error::invalid(OPERATION, "root", "is empty; name a folder"));
         }
-        let (folder, durability) = blocking(OPERATION, move || {
+        let (folder, durability, versions) = blocking(OPERATION, move || {
             let folder = Folder::open(config, format)?;
-            let durability = folder.durability();
-            Ok((folder, durability))
+            let (durability, versions) = (folder.durability(), folder.keeps_versions());
+            Ok((folder, durability, versions))
         })
         .await?;
-        let capabilities = Capabilities::new(durability)
+        let mut capabilities = Capabilities::new(durability)
             .with(Capability::MultiProcess)
             .with(Capability::BlobCreateOnly)
             .with(Capability::BlobIfMatch)
             .with(Capability::BlobLongKeys)
             .with(Capability::BlobRename);
+        if versions {
+            capabilities = capabilities.with(Capability::BlobVersions);
+        }
         Ok(Self { folder: Arc::new(folder), namespace, capabilities })
     }
 
@@ -200,6 +207,39 @@ impl BlobStore for FsBlobStore {
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         match self.existing("blobs.delete").await? {
             Some(engine) => write::delete(engine, self.namespace.clone(), key).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn list_versions(&self, key: &BlobKey) -> Result<BlobVersions> {
+        check_versions(versions::LIST, &self.capabilities)?;
+        let engine = self.step(versions::LIST, |engine, _| Ok(engine)).await?;
+        match engine {
+            Some(engine) => versions::list(engine, &self.namespace, key).await,
+            None => Ok(futures_util::stream::empty().boxed()),
+        }
+    }
+
+    async fn get_version(
+        &self,
+        key: &BlobKey,
+        version: &BlobVersionId,
+        options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        check_versions(versions::GET, &self.capabilities)?;
+        check_get(&options).map_err(|error| error.in_operation(versions::GET))?;
+        let (key, version) = (key.clone(), version.clone());
+        self.step(versions::GET, move |engine, namespace| {
+            let engine = engine.ok_or_else(versions::missing)?;
+            versions::get(&engine, &namespace, &key, &version, options)
+        })
+        .await
+    }
+
+    async fn delete_version(&self, key: &BlobKey, version: &BlobVersionId) -> Result<bool> {
+        check_versions(versions::DELETE, &self.capabilities)?;
+        match self.existing(versions::DELETE).await? {
+            Some(engine) => versions::delete(engine, self.namespace.clone(), key, version).await,
             None => Ok(false),
         }
     }

@@ -23,6 +23,11 @@ pub struct FsConfig {
     /// The permissions of new files and folders.
     #[serde(default)]
     pub permissions: FilePermissions,
+    /// Keeps earlier versions of blobs that are overwritten or deleted. It applies to a new folder. An
+    /// existing folder keeps versions exactly if it was created for them; opening another one with this
+    /// option fails with `InvalidInput`. The file system must have hard links.
+    #[serde(default)]
+    pub blob_versions: bool,
     /// The permission of the store to write.
     #[serde(default)]
     pub mode: OpenMode,
@@ -33,7 +38,7 @@ impl FsConfig {
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let (busy_timeout, permissions) = (BUSY_TIMEOUT_DEFAULT, FilePermissions::default());
-        Self { root: root.into(), busy_timeout, permissions, mode: OpenMode::default() }
+        Self { root: root.into(), busy_timeout, permissions, blob_versions: false, mode: OpenMode::default() }
     }
 
     /// Sets how long a call waits for a lock of another call or another process.
@@ -47,6 +52,13 @@ impl FsConfig {
     #[must_use]
     pub fn with_permissions(mut self, permissions: FilePermissions) -> Self {
         self.permissions = permissions;
+        self
+    }
+
+    /// Keeps earlier versions of blobs in a new folder.
+    #[must_use]
+    pub fn with_blob_versions(mut self) -> Self {
+        self.blob_versions = true;
         self
     }
 

@@ -14,8 +14,8 @@ use crate::verify::Faults;
 /// Opens `file:./blobs` and `file:///var/blobs`.
 ///
 /// The first write creates the folder. `busy_timeout_ms=` limits the wait for a lock of another process.
-/// `permissions=0660` also gives the group access to new files and folders. With `mode=ro` the folder is only
-/// read.
+/// `permissions=0660` also gives the group access to new files and folders. With `blob_versions=true` a new
+/// folder keeps earlier versions of blobs. With `mode=ro` the folder is only read.
 #[derive(Debug, Clone, Copy)]
 pub struct FsDriver;
 
@@ -33,7 +33,7 @@ impl Driver for FsDriver {
     }
 
     fn parameters(&self) -> &'static [&'static str] {
-        &["busy_timeout_ms", "permissions", "mode"]
+        &["busy_timeout_ms", "permissions", "blob_versions", "mode"]
     }
 
     fn sharing(&self) -> Sharing {
@@ -46,6 +46,7 @@ impl Driver for FsDriver {
             None => config,
             Some(timeout) => config.with_busy_timeout(timeout),
         };
+        let config = if url.blob_versions()? { config.with_blob_versions() } else { config };
         let permissions = FilePermissions::of_url(url)?.unwrap_or_default();
         Ok(Box::new(config.with_permissions(permissions)))
     }

@@ -20,6 +20,7 @@ use super::buffer_pool::BufferPool;
 use super::config::FsConfig;
 use super::create::{FOLDER_FLAGS, create_file, make_folder, make_root};
 use super::format;
+use super::layout::{Entry, decode};
 use super::locks::Locks;
 use crate::files::{FilePermissions, Identity, identity, is_volatile};
 
@@ -36,6 +37,7 @@ pub(crate) struct Engine {
     trash: OwnedFd,
     permissions: FilePermissions,
     durability: Durability,
+    keeps_versions: bool,
     /// The paths that must lead to the open folders, and the identities of these.
     place: [(PathBuf, Option<Identity>); 2],
     buffers: Arc<BufferPool>,
@@ -50,25 +52,33 @@ impl Engine {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&config.root, flags, Mode::empty())?;
         let own = make_folder(root.as_fd(), OWN, permissions)?;
-        let has_number = match format::check(own.as_fd(), format)? {
-            Ok(has_number) => has_number,
+        let found = match format::check(own.as_fd(), format)? {
+            Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
-        let engine = Self {
+        let mut engine = Self {
             locks: Arc::new(Locks::new(make_folder(own.as_fd(), "locks", permissions)?, config)),
             permissions,
             durability: if is_volatile(&config.root) { Durability::Process } else { Durability::Power },
+            keeps_versions: found.is_some_and(format::has_versions),
             place: place(&config.root)?,
             temporary: make_folder(own.as_fd(), "tmp", permissions)?,
             trash: make_folder(own.as_fd(), "trash", permissions)?,
             root,
             buffers: Arc::default(),
         };
-        if !has_number {
+        if found.is_none() {
+            // Blobs of a folder without a number were written by a program without versions.
+            let versions = config.blob_versions && !engine.has_namespaces()?;
+            let number = format::of_new(format, versions);
             let (file, temporary) = (engine.temporary()?, engine.temporary.as_fd());
-            if let Err(error) = format::create(file, temporary, own.as_fd(), format)? {
-                return Ok(Err(error));
-            }
+            engine.keeps_versions = match format::create(file, temporary, own.as_fd(), format, number)? {
+                Ok(number) => format::has_versions(number),
+                Err(error) => return Ok(Err(error)),
+            };
+        }
+        if config.blob_versions && !engine.keeps_versions {
+            return Ok(Err(format::without_versions()));
         }
         flush(own.as_fd())?;
         flush(engine.root.as_fd())?;
@@ -83,10 +93,16 @@ impl Engine {
         let root = rustix::fs::open(&config.root, flags, Mode::empty())?;
         let inside = |parent: &OwnedFd, name| rustix::fs::openat(parent, name, FOLDER_FLAGS, Mode::empty());
         let own = inside(&root, OWN)?;
-        if let Err(error) = format::check(own.as_fd(), format)? {
-            return Ok(Err(error));
+        let found = match format::check(own.as_fd(), format)? {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
+        let keeps_versions = found.is_some_and(format::has_versions);
+        if config.blob_versions && !keeps_versions {
+            return Ok(Err(format::without_versions()));
         }
         Ok(Ok(Self {
+            keeps_versions,
             locks: Arc::new(Locks::new(inside(&own, "locks")?, config)),
             permissions: config.permissions,
             durability: if is_volatile(&config.root) { Durability::Process } else { Durability::Power },
@@ -111,6 +127,19 @@ impl Engine {
     /// Returns which failures a flushed write survives on this file system.
     pub(crate) fn durability(&self) -> Durability {
         self.durability
+    }
+
+    /// Returns `true` if the folder keeps earlier versions of blobs.
+    pub(crate) fn keeps_versions(&self) -> bool {
+        self.keeps_versions
+    }
+
+    /// Returns `true` if the folder has a namespace.
+    fn has_namespaces(&self) -> io::Result<bool> {
+        let names = read_folder(self.root.as_fd())?;
+        let entries = names.iter().filter_map(|(name, _)| decode(name.to_str().ok()?));
+        // A long namespace begins with a full piece.
+        Ok(entries.into_iter().any(|entry| matches!(entry, Entry::Folder(_) | Entry::More(_))))
     }
 
     /// Rejects a write if the path of the root no longer leads to the folder that was opened, or the path of
@@ -193,6 +222,20 @@ impl Engine {
     /// Renames a temporary file to its final path in one step.
     pub(crate) fn place(&self, temporary: &str, folder: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.temporary, temporary, folder, name)?)
+    }
+
+    /// Opens a folder next to a blob's file, and creates it if it is missing.
+    pub(crate) fn make_folder(&self, parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+        make_folder(parent, name, self.permissions)
+    }
+
+    /// Gives a blob's file a second name.
+    pub(crate) fn link(
+        &self,
+        (from, source): (BorrowedFd<'_>, &str),
+        (to, target): (BorrowedFd<'_>, &str),
+    ) -> io::Result<()> {
+        Ok(rustix::fs::linkat(from, source, to, target, AtFlags::empty())?)
     }
 
     /// Renames a blob's file in one step.

@@ -70,6 +70,11 @@ impl Folder {
         }
     }
 
+    /// Returns `true` if the folder keeps earlier versions of blobs, or will once it exists.
+    pub(super) fn keeps_versions(&self) -> bool {
+        self.engine.get().map_or(self.config.blob_versions, |engine| engine.keeps_versions())
+    }
+
     /// Returns which failures a flushed write survives in the folder, or will survive once it exists.
     pub(super) fn durability(&self) -> Durability {
         match self.engine.get() {

@@ -6,6 +6,7 @@
 //! root/default=/                       the namespace `default`
 //! root/default=/reports=/q1.pdf        the blob `reports/q1.pdf`
 //! root/default=/reports                the blob `reports`
+//! root/default=/reports!/…1.TAG        an earlier version of the blob `reports`, in a folder with versions
 //! ```
 //!
 //! The name of a segment between two `/` contains lower-case letters, digits, `.`, `_` and `-` unchanged. An
@@ -23,6 +24,7 @@ pub(crate) const PIECE_BYTES: usize = 80;
 
 const FOLDER_MARK: char = '=';
 const MORE_MARK: char = '~';
+const VERSIONS_MARK: char = '!';
 const EMPTY: &str = "@";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
@@ -42,6 +44,28 @@ pub(crate) enum Entry {
     Folder(Vec<u8>),
     /// The folder of the keys whose segment begins with this full piece.
     More(Vec<u8>),
+    /// The folder of the earlier versions of the blob whose segment ends with this piece.
+    Versions(Vec<u8>),
+}
+
+impl BlobPath {
+    /// Returns the name of the folder of the blob's earlier versions, next to its file.
+    pub(crate) fn versions(&self) -> String {
+        format!("{}{VERSIONS_MARK}", self.file)
+    }
+}
+
+/// Returns the file of an earlier version: its number among those of the blob, and its id.
+pub(crate) fn version_file(number: u64, id: &str) -> String {
+    format!("{number:016x}.{}", encode(id.as_bytes()))
+}
+
+/// Decodes the name of an earlier version's file; `None` for a name that this store did not write.
+pub(crate) fn decode_version(name: &str) -> Option<(u64, String)> {
+    let (number, id) = name.split_once('.')?;
+    let number = u64::from_str_radix(number, 16).ok()?;
+    let id = String::from_utf8(decode_piece(id)?).ok()?;
+    (version_file(number, &id) == name).then_some((number, id))
 }
 
 impl Entry {
@@ -49,7 +73,7 @@ impl Entry {
     /// them.
     pub(crate) fn key_bytes(&self) -> Vec<u8> {
         match self {
-            Self::Blob(piece) | Self::More(piece) => piece.clone(),
+            Self::Blob(piece) | Self::More(piece) | Self::Versions(piece) => piece.clone(),
             Self::Folder(piece) => [piece.as_slice(), b"/"].concat(),
         }
     }
@@ -125,7 +149,7 @@ fn encode(piece: &[u8]) -> String {
 /// Decodes a name; `None` for a name that this store did not write.
 pub(crate) fn decode(name: &str) -> Option<Entry> {
     let (text, mark) = match name.char_indices().last()? {
-        (at, mark @ (FOLDER_MARK | MORE_MARK)) => (name.get(..at)?, Some(mark)),
+        (at, mark @ (FOLDER_MARK | MORE_MARK | VERSIONS_MARK)) => (name.get(..at)?, Some(mark)),
         _ => (name, None),
     };
     let piece = decode_piece(text)?;
@@ -133,6 +157,7 @@ pub(crate) fn decode(name: &str) -> Option<Entry> {
         Some(MORE_MARK) => (piece.len() == PIECE_BYTES).then_some(Entry::More(piece)),
         _ if piece.len() >= PIECE_BYTES => None,
         None => Some(Entry::Blob(piece)),
+        Some(VERSIONS_MARK) => Some(Entry::Versions(piece)),
         Some(_) => Some(Entry::Folder(piece)),
     }
 }
@@ -206,8 +231,15 @@ mod tests {
             for byte in 0..=255_u8 {
                 let piece = vec![byte; length];
                 assert_eq!(decode(&encode(&piece)), Some(Entry::Blob(piece.clone())));
+                assert_eq!(decode(&format!("{}!", encode(&piece))), Some(Entry::Versions(piece.clone())));
                 assert_eq!(decode(&format!("{}=", encode(&piece))), Some(Entry::Folder(piece)));
             }
+        }
+        for id in ["00ff-18f-2a-7", "\"x/y\"", "A"] {
+            assert_eq!(decode_version(&version_file(10, id)), Some((10, id.to_owned())));
+        }
+        for foreign in ["1.a", "000000000000000A.a", "000000000000000a", "000000000000000a.A", "x.a"] {
+            assert_eq!(decode_version(foreign), None, "{foreign}");
         }
         assert_eq!(decode(&format!("{}~", "a".repeat(80))), Some(Entry::More(vec![b'a'; 80])));
         for foreign in

@@ -61,6 +61,11 @@ impl Lock {
         Self { kind: 'f', slot: slot(names.iter().map(String::as_str)), mode }
     }
 
+    /// The locks of a write to a blob whose file is in this folder.
+    pub(crate) fn write(namespace: &Namespace, folders: &[String]) -> Vec<Self> {
+        vec![Self::namespace(namespace, LockMode::Shared), Self::folder(folders, LockMode::Exclusive)]
+    }
+
     /// The locks of two folders for a write to both. All calls take such locks in the same order, so that no
     /// two calls wait for each other. Folders that share a lock file take it once.
     pub(crate) fn folders(one: &[String], other: &[String]) -> Vec<Self> {

@@ -26,7 +26,7 @@ use super::config::FsConfig;
 use super::engine::{OWN, open_file, read_folder};
 use super::failure::failed;
 use super::format::{self, FORMAT};
-use super::layout::{Entry, decode};
+use super::layout::{Entry, decode, decode_version};
 #[cfg(feature = "sqlite")]
 use crate::driver::OpenMode;
 use crate::verify::{Fault, FaultKind, Faults, OPERATION};
@@ -146,6 +146,9 @@ impl Folder {
                     let begin = if self.namespace { Vec::new() } else { full };
                     folders.push(Self { path, begin, namespace: false });
                 }
+                (Entry::Versions(_), FileType::Directory) if !self.namespace => {
+                    versions(&path, &full, faults);
+                }
                 (Entry::More(_), FileType::Directory) => {
                     folders.push(Self { path, begin: full, namespace: self.namespace });
                 }
@@ -156,6 +159,43 @@ impl Folder {
             }
         }
         Ok(())
+    }
+}
+
+/// Verifies the earlier versions of a blob.
+fn versions(path: &Path, full: &[u8], faults: &Faults) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+    let listed = opened.and_then(|folder| Ok((read_folder(folder.as_fd())?, folder)));
+    let (mut names, folder) = match listed {
+        Ok(listed) => listed,
+        // The last version was deleted.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        Err(error) => {
+            let seen = format!("the folder cannot be read: {error}");
+            faults.add(Fault::new(FaultKind::Record, path.display().to_string(), seen));
+            return;
+        }
+    };
+    names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    for (name, _) in names {
+        let place = path.join(OsStr::from_bytes(name.to_bytes())).display().to_string();
+        let Some(text) = name.to_str().ok().filter(|text| decode_version(text).is_some()) else {
+            faults.add(Fault::new(FaultKind::Foreign, place, "the name is not one of this store"));
+            continue;
+        };
+        match open_file(folder.as_fd(), text) {
+            Ok(file) => {
+                faults.read(1);
+                blob(&file, &place, full, faults);
+            }
+            // It was deleted during the verification.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => {
+                let seen = "it is not of the type that its name says, such as a link";
+                faults.add(Fault::new(FaultKind::Foreign, place, seen));
+            }
+        }
     }
 }
 

@@ -13,20 +13,22 @@ mod read;
 mod upload;
 mod value;
 pub(crate) mod verify;
+pub(crate) mod versions;
 mod write;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put};
+use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put, check_versions};
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, Capability, Durability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl,
-    RenameMode, Result,
+    BlobVersionId, BlobVersions, Capabilities, Capability, Durability, Error, ErrorKind, Namespace,
+    PresignRequest, PresignedUrl, RenameMode, Result,
 };
 
+use self::versions::Versioning;
 use super::config::S3Config;
-use super::engine::Engine;
+use super::engine::{Engine, OPEN};
 use super::format::{self, FORMAT};
 use super::key::Layout;
 
@@ -86,8 +88,10 @@ impl S3BlobStore {
     async fn open_at(config: &S3Config, namespace: Namespace, format: i64) -> Result<Self> {
         let engine = Arc::new(Engine::open(config).await?);
         format::check(&engine, format)?;
+        let versioning = Versioning::of_bucket(&engine, OPEN).await?;
         // A probe removes its objects, or leaves them where no store reads.
-        let supported = probe::probe(&engine).await.map_err(|error| error.with_idempotent(true))?;
+        let supported =
+            probe::probe(&engine, versioning).await.map_err(|error| error.with_idempotent(true))?;
         format::create(&engine, format).await.map_err(|error| error.with_idempotent(true))?;
         let mut capabilities = Capabilities::new(Durability::Process)
             .with(Capability::MultiProcess)
@@ -101,6 +105,9 @@ impl S3BlobStore {
         }
         if supported.long_keys {
             capabilities = capabilities.with(Capability::BlobLongKeys);
+        }
+        if versioning == Versioning::On {
+            capabilities = capabilities.with(Capability::BlobVersions);
         }
         let name_bytes_max = supported.name_bytes_max;
         let layout = Layout::new(&engine.prefix, &namespace, name_bytes_max);
@@ -156,7 +163,7 @@ impl BlobStore for S3BlobStore {
     async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
         check_get(&options)?;
         self.check_key_may_exist("blobs.get", key)?;
-        read::get(&self.engine, &self.layout, key, options).await
+        read::get(&self.engine, &self.layout, key, None, options).await
     }
 
     async fn head(&self, key: &BlobKey) -> Result<BlobInfo> {
@@ -185,6 +192,36 @@ impl BlobStore for S3BlobStore {
             return Ok(false);
         }
         erase::delete(&self.engine, &self.layout, key).await
+    }
+
+    async fn list_versions(&self, key: &BlobKey) -> Result<BlobVersions> {
+        check_versions(versions::LIST, &self.capabilities)?;
+        if !self.layout.fits(key) {
+            return Ok(futures_util::StreamExt::boxed(futures_util::stream::empty()));
+        }
+        Ok(versions::list(&self.engine, &self.layout, key))
+    }
+
+    async fn get_version(
+        &self,
+        key: &BlobKey,
+        version: &BlobVersionId,
+        options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        check_versions(versions::GET, &self.capabilities)?;
+        check_get(&options).map_err(|error| error.in_operation(versions::GET))?;
+        if !self.layout.fits(key) {
+            return Err(versions::missing());
+        }
+        versions::get(&self.engine, &self.layout, key, version, options).await
+    }
+
+    async fn delete_version(&self, key: &BlobKey, version: &BlobVersionId) -> Result<bool> {
+        check_versions(versions::DELETE, &self.capabilities)?;
+        if !self.layout.fits(key) {
+            return Ok(false);
+        }
+        versions::delete(&self.engine, &self.layout, key, version).await
     }
 
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {

@@ -8,10 +8,10 @@ use aws_sdk_s3::config::interceptors::BeforeDeserializationInterceptorContextRef
 use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::error::{BoxError, ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::{DateTime, DateTimeFormat};
-use aws_sdk_s3::types::BucketVersioningStatus;
 use larder_kernel::{Error, Result};
 
 use super::blob::probe::{Supported, probe};
+use super::blob::versions::Versioning;
 use super::config::S3Config;
 use super::engine::{Engine, endpoint};
 use super::failure::{Effect, failed, status};
@@ -52,12 +52,13 @@ pub(crate) async fn diagnose(config: &S3Config, findings: &Findings) {
     }
     let seen = "process: a server does not report more";
     findings.add(Check::ok("durability", seen, DURABLE));
-    findings.add(versions(&engine).await);
+    let versioning = Versioning::of_bucket(&engine, OPERATION).await.unwrap_or(Versioning::Off);
+    findings.add(versions(&engine, versioning).await);
     match uploads(&engine).await {
         Ok(check) => findings.add(check),
         Err(error) => findings.add(Check::unknown("uploads", &error, UPLOADS)),
     }
-    match probe(&engine).await {
+    match probe(&engine, versioning).await {
         Ok(honoured) => conditions(&honoured, findings),
         Err(error) => {
             let seen = format!("a probe could not be written: {}", error.kind());
@@ -142,15 +143,14 @@ async fn times(engine: &Engine) -> Vec<Check> {
     skew.into_iter().chain(round_trip(took, PING_SLOW)).collect()
 }
 
-async fn versions(engine: &Engine) -> Check {
+async fn versions(engine: &Engine, versioning: Versioning) -> Check {
     let advice = "enable versioning, with a rule that removes old versions after some days, or back up the \
                   bucket";
+    if versioning == Versioning::On {
+        let seen = "on; the store declares `blob-versions`, and an erasure removes all versions";
+        return Check::ok("versioning", seen, VERSIONS);
+    }
     match engine.client.get_bucket_versioning().bucket(&engine.bucket).send().await {
-        Ok(answer) if answer.status() == Some(&BucketVersioningStatus::Enabled) => Check::ok(
-            "versioning",
-            "on; an erasure keeps the old versions until a rule removes them",
-            VERSIONS,
-        ),
         Ok(_) => Check::warn("versioning", "off", VERSIONS, advice),
         Err(error) => unasked("versioning", &error, VERSIONS),
     }

@@ -29,7 +29,7 @@ const BLOBS: &str = ".blobs";
 /// another process. `permissions=0660` also gives the group access to new files and folders. With `mode=ro`
 /// the file is only read: nothing is created or upgraded, and every write fails with `PermissionDenied`. With
 /// the feature `fs`, blobs are in the folder `larder.db.blobs`, next to the real file if the path is a link.
-/// The first blob creates it.
+/// The first blob creates it. With `blob_versions=true` a new folder keeps earlier versions of blobs.
 #[derive(Debug, Clone, Copy)]
 pub struct SqliteDriver;
 
@@ -55,7 +55,7 @@ impl Driver for SqliteDriver {
     }
 
     fn parameters(&self) -> &'static [&'static str] {
-        &["synchronous", "busy_timeout_ms", "permissions", "mode"]
+        &["synchronous", "busy_timeout_ms", "permissions", "blob_versions", "mode"]
     }
 
     fn sharing(&self) -> Sharing {
@@ -63,7 +63,16 @@ impl Driver for SqliteDriver {
     }
 
     fn read(&self, url: &BackendUrl<'_>) -> Result<Box<dyn Location>> {
-        Ok(Box::new(SqliteLocation(config(url)?)))
+        let blob_versions = url.blob_versions()?;
+        #[cfg(not(all(feature = "fs", unix)))]
+        if blob_versions {
+            return Err(invalid_url("has `blob_versions`, but this program stores no blobs next to SQLite"));
+        }
+        Ok(Box::new(SqliteLocation {
+            config: config(url)?,
+            #[cfg(all(feature = "fs", unix))]
+            blob_versions,
+        }))
     }
 }
 
@@ -94,25 +103,31 @@ fn config(url: &BackendUrl<'_>) -> Result<SqliteConfig> {
     Ok(config.with_permissions(FilePermissions::of_url(url)?.unwrap_or_default()))
 }
 
-struct SqliteLocation(SqliteConfig);
+struct SqliteLocation {
+    config: SqliteConfig,
+    /// Keeps earlier versions of blobs in a new folder.
+    #[cfg(all(feature = "fs", unix))]
+    blob_versions: bool,
+}
 
 #[async_trait]
 impl Location for SqliteLocation {
     async fn open(self: Box<Self>) -> Result<Arc<dyn Connection>> {
         #[cfg(all(feature = "fs", unix))]
-        let blobs = checked_blobs(&self.0);
+        let blobs = checked_blobs(&self.config)
+            .map(|folder| if self.blob_versions { folder.with_blob_versions() } else { folder });
         Ok(Arc::new(Opened {
-            sqlite: Sqlite::open(self.0).await?,
+            sqlite: Sqlite::open(self.config).await?,
             #[cfg(all(feature = "fs", unix))]
             blobs,
         }))
     }
 
     async fn diagnose(&self, findings: &Findings) {
-        super::diagnose::diagnose(&self.0, findings).await;
+        super::diagnose::diagnose(&self.config, findings).await;
         #[cfg(all(feature = "fs", unix))]
         {
-            let folder = blobs_beside(&self.0);
+            let folder = blobs_beside(&self.config);
             if folder.root.exists() {
                 let of_blobs = Findings::default();
                 crate::fs::diagnose::diagnose(&folder, &of_blobs).await;
@@ -125,10 +140,10 @@ impl Location for SqliteLocation {
     }
 
     async fn verify(&self, faults: &Faults) -> Result<()> {
-        super::verify::verify(&self.0, faults).await?;
+        super::verify::verify(&self.config, faults).await?;
         #[cfg(all(feature = "fs", unix))]
         {
-            let folder = blobs_beside(&self.0);
+            let folder = blobs_beside(&self.config);
             if folder.root.symlink_metadata().is_ok() {
                 crate::fs::verify::verify(&folder, faults).await?;
                 crate::fs::verify::check_named(folder, faults).await?;
@@ -138,23 +153,23 @@ impl Location for SqliteLocation {
     }
 
     async fn renew_generations(&self) -> Result<u64> {
-        if !self.0.path.is_file() {
+        if !self.config.path.is_file() {
             let message = "the database file does not exist; check the path";
             let error = Error::new(ErrorKind::NotFound, "sqlite.renew_generations", message);
             return Err(error.with_field("path"));
         }
-        let sqlite = Sqlite::open(self.0.clone()).await?;
+        let sqlite = Sqlite::open(self.config.clone()).await?;
         let renewed = sqlite.renew_generations().await;
         sqlite.close().await;
         renewed
     }
 
     async fn repair(&self) -> Result<Repaired> {
-        super::verify::repair(&self.0).await
+        super::verify::repair(&self.config).await
     }
 
     fn changes_on_open(&self) -> Option<&'static str> {
-        super::diagnose::opening_changes(&self.0)
+        super::diagnose::opening_changes(&self.config)
     }
 }
 

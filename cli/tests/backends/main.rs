@@ -28,6 +28,7 @@ mod operations;
 #[cfg(feature = "full")]
 mod scale;
 mod transcripts;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("doctor", doctor::group),
     ("operations", operations::group),
     ("transcripts", transcripts::group),
+    ("versions", versions::group),
     #[cfg(feature = "full")]
     ("mcp", mcp::group),
     #[cfg(feature = "full")]

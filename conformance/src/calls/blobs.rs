@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
-    BlobBody, BlobCondition, BlobEntry, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, ByteRange,
-    PresignRequest, RenameMode, Result,
+    BlobBody, BlobCondition, BlobEntry, BlobGetOptions, BlobKey, BlobPutOptions, BlobRead, BlobStore,
+    BlobVersion, BlobVersionId, ByteRange, PresignRequest, RenameMode, Result,
 };
 use serde_json::{Value, json};
 
@@ -26,6 +26,8 @@ fn typed(text: &str) -> BlobPutOptions {
 
 pub(super) async fn lay_out(store: &dyn BlobStore, world: World) -> Result<()> {
     let text = world.text();
+    // An earlier version of a blob.
+    store.put(&key("a")?, bytes(&format!("a {text} at first")), typed(text)).await?;
     let own: &[&str] = if world.is_theirs() { &["a/their", "their"] } else { &[] };
     for name in ["a", "a/b", "z"].iter().chain(own) {
         store.put(&key(name)?, bytes(&format!("{name} {text}")), typed(text)).await?;
@@ -34,9 +36,24 @@ pub(super) async fn lay_out(store: &dyn BlobStore, world: World) -> Result<()> {
 }
 
 async fn read(store: &dyn BlobStore, name: &str, options: BlobGetOptions) -> Result<Value> {
-    let read = store.get(&key(name)?, options).await?;
+    told_read(store.get(&key(name)?, options).await?).await
+}
+
+async fn told_read(read: BlobRead) -> Result<Value> {
     let pieces: Vec<Bytes> = read.bytes.try_collect().await?;
     Ok(json!({ "info": read.info, "range": [read.range.start, read.range.end], "bytes": pieces.concat() }))
+}
+
+/// Returns the versions of a blob without their ids, which the store chooses.
+async fn shown(store: &dyn BlobStore, name: &str) -> Result<Vec<(bool, u64)>> {
+    let versions = store.list_versions(&key(name)?).await?;
+    versions.map_ok(|version| (version.current, version.size)).try_collect().await
+}
+
+/// Returns the id of a version of a blob, counted from the newest.
+async fn version(store: &dyn BlobStore, name: &str, number: usize) -> Result<BlobVersionId> {
+    let versions: Vec<BlobVersion> = store.list_versions(&key(name)?).await?.try_collect().await?;
+    Ok(versions.get(number).map_or(BlobVersionId::new("none")?, |version| version.id.clone()))
 }
 
 async fn listed(store: &dyn BlobStore, prefix: &str, after: Option<&BlobKey>) -> Result<Vec<BlobEntry>> {
@@ -85,6 +102,24 @@ calls! { Blobs, blobs;
     }
     "delete" => |store| { store.delete(&key("a")?).await }
     "delete/what_is_not_there" => |store| { store.delete(&key("their")?).await }
+    "list_versions" => |store| { shown(store, "a").await }
+    "list_versions/of_nothing" => |store| { shown(store, "their").await }
+    "get_version" => |store| {
+        let id = version(store, "a", 1).await?;
+        told_read(store.get_version(&key("a")?, &id, BlobGetOptions::default()).await?).await
+    }
+    "get_version/what_is_not_there" => |store| {
+        let id = BlobVersionId::new("none")?;
+        told_read(store.get_version(&key("a")?, &id, BlobGetOptions::default()).await?).await
+    }
+    "delete_version" => |store| {
+        let id = version(store, "a", 1).await?;
+        store.delete_version(&key("a")?, &id).await
+    }
+    "delete_version/the_current_one" => |store| {
+        let id = version(store, "a", 0).await?;
+        store.delete_version(&key("a")?, &id).await
+    }
     "presign" => |store| { store.presign(&key("a")?, &PresignRequest::get(HOUR)).await }
     "presign/a_write" => |store| { store.presign(&key("a")?, &PresignRequest::put(HOUR)).await }
 }

@@ -2,6 +2,7 @@
 
 mod operation;
 mod read;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use larder_kernel::{
     RenameMode, UserMetadata,
 };
 
-use self::operation::{Operation, Put, Tag, options_text};
+use self::operation::{OnVersion, Operation, Put, Tag, options_text};
 use super::compare::{Checked, Expected, answered, holds, same};
 use super::recorder::{Recorder, id};
 use super::rng::Rng;
@@ -30,6 +31,8 @@ pub(super) struct Blobs {
     blobs: BTreeMap<BlobKey, Held>,
     /// The tags of each key, the newest last.
     tags: BTreeMap<BlobKey, Vec<ETag>>,
+    /// The earlier versions of each key, the newest last.
+    earlier: BTreeMap<BlobKey, Vec<Held>>,
 }
 
 #[derive(Debug, Clone)]
@@ -54,12 +57,18 @@ impl Held {
     }
 
     /// Checks the tag that a read returned, with a statement that names the tag of the write.
-    fn check_tag(&self, got: &ETag, shown: impl FnOnce() -> String, recorder: &Recorder) -> Checked {
+    fn check_tag(
+        &self,
+        clause: &'static str,
+        got: &ETag,
+        shown: impl FnOnce() -> String,
+        recorder: &Recorder,
+    ) -> Checked {
         let differs = || {
             let written = recorder.named(&tag_name(&self.etag), || format!("{:?}", self.etag.as_str()));
             format!("assert_eq!({}, {written});", shown())
         };
-        holds("BLOB-026", *got == self.etag, || self.etag.to_string(), got, differs)
+        holds(clause, *got == self.etag, || self.etag.to_string(), got, differs)
     }
 }
 
@@ -94,7 +103,8 @@ impl Blobs {
         }
         recorder.name(|| tag_name(&held.etag), "{s}.as_ref().unwrap().etag.clone()");
         self.tags.entry(key.clone()).or_default().push(held.etag.clone());
-        self.blobs.insert(key.clone(), held);
+        let old = self.blobs.insert(key.clone(), held);
+        self.earlier.entry(key.clone()).or_default().extend(old);
         Ok(())
     }
 
@@ -151,6 +161,10 @@ impl Blobs {
         let held = Held { etag: info.etag.clone(), ..from };
         check_instant(&info, clause)?;
         same(recorder, clause, &Ok(info.clone()), &Ok(held.info(target, Some(&info))))?;
+        // A store may also leave the blob as it is.
+        if source == target && self.blobs.get(target).is_some_and(|old| old.etag == held.etag) {
+            self.blobs.remove(target);
+        }
         self.take(target, held, recorder)
     }
 
@@ -179,7 +193,9 @@ impl Blobs {
     }
 
     async fn delete(&mut self, store: &dyn BlobStore, key: &BlobKey, recorder: &mut Recorder) -> Checked {
-        let there = self.blobs.remove(key).is_some();
+        let gone = self.blobs.remove(key);
+        let there = gone.is_some();
+        self.earlier.entry(key.clone()).or_default().extend(gone);
         let clause = if there { "BLOB-040" } else { "BLOB-041" };
         recorder.call(clause, |_| format!("delete({})", id(key)));
         same(recorder, clause, &store.delete(key).await, &Ok(there))
@@ -190,6 +206,7 @@ impl Blobs {
         same(recorder, "STORE-006", &store.erase().await, &Ok(()))?;
         self.blobs.clear();
         self.tags.clear();
+        self.earlier.clear();
         Ok(())
     }
 }
@@ -207,7 +224,12 @@ impl Subject for Blobs {
     type Operation = Operation;
 
     fn new(declared: &Capabilities) -> Self {
-        Self { declared: declared.clone(), blobs: BTreeMap::new(), tags: BTreeMap::new() }
+        Self {
+            declared: declared.clone(),
+            blobs: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            earlier: BTreeMap::new(),
+        }
     }
 
     fn store(stores: &StoreSet) -> larder_kernel::Result<Arc<Self::Store>> {
@@ -234,6 +256,7 @@ impl Subject for Blobs {
             Operation::Rename { source, target, mode } => {
                 self.rename(store, (source, target, *mode), recorder).await
             }
+            Operation::Versions { key, on } => self.versions(store, (key, *on), recorder).await,
             Operation::Delete { key } => self.delete(store, key, recorder).await,
             Operation::Erase => self.erase(store, recorder).await,
         }
@@ -245,6 +268,12 @@ impl Subject for Blobs {
         for key in keys {
             self.get(store, (&key, None), recorder).await?;
             self.head(store, &key, recorder).await?;
+        }
+        if self.declared.has(Capability::BlobVersions) {
+            let keys: Vec<BlobKey> = self.tags.keys().cloned().collect();
+            for key in keys {
+                self.versions(store, (&key, OnVersion::List), recorder).await?;
+            }
         }
         Ok(())
     }

@@ -12,8 +12,8 @@ use larder_agents::storage::InMemoryBlobStore;
 use larder_kernel::limits::BLOB_SHORT_KEY_BYTES_MAX;
 use larder_kernel::{
     BlobBody, BlobCondition, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
-    BlobStore, ByteRange, Capabilities, Capability, ETag, Error, ErrorKind, PresignMethod, PresignRequest,
-    PresignedUrl, RenameMode, Result,
+    BlobStore, BlobVersionId, BlobVersions, ByteRange, Capabilities, Capability, ETag, Error, ErrorKind,
+    PresignMethod, PresignRequest, PresignedUrl, RenameMode, Result,
 };
 
 use super::serve::{SharedState, serve};
@@ -53,6 +53,8 @@ defects! { Blobs;
     long_keys_are_declared_but_refused: LongKeysRefused => ["BLOB-017", "BLOB-018"],
     short_keys_are_refused_too: ShortKeysRefused => ["BLOB-016"],
     renames_are_undeclared_but_made: RenamesUndeclared => ["BLOB-068"],
+    versions_are_undeclared_but_kept: VersionsUndeclared => ["BLOB-077"],
+    versions_are_declared_but_unsupported: VersionsMissing => ["BLOB-070", "BLOB-077"],
     renames_are_declared_but_unsupported: RenamesMissing => ["BLOB-060", "BLOB-068"],
     a_rename_drops_the_metadata: RenameDropsMetadata => ["BLOB-060"],
     a_rename_leaves_the_source: RenameLeavesSource => ["BLOB-060"],
@@ -90,6 +92,9 @@ forward_store!(Wrong, InMemoryBlobStore, |store: &Wrong, mut declared: Capabilit
         }
         Defect::RenamesUndeclared => {
             declared.optional.remove(&Capability::BlobRename);
+        }
+        Defect::VersionsUndeclared => {
+            declared.optional.remove(&Capability::BlobVersions);
         }
         _ => {}
     }
@@ -322,6 +327,26 @@ impl BlobStore for Wrong {
             }
             _ => self.inner.delete(&key).await,
         }
+    }
+
+    async fn list_versions(&self, key: &BlobKey) -> Result<BlobVersions> {
+        if self.defect == Defect::VersionsMissing {
+            return Err(Error::unsupported("blobs.list_versions", Capability::BlobVersions));
+        }
+        self.inner.list_versions(&self.key(key)?).await
+    }
+
+    async fn get_version(
+        &self,
+        key: &BlobKey,
+        version: &BlobVersionId,
+        options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        self.inner.get_version(&self.key(key)?, version, options).await
+    }
+
+    async fn delete_version(&self, key: &BlobKey, version: &BlobVersionId) -> Result<bool> {
+        self.inner.delete_version(&self.key(key)?, version).await
     }
 
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {

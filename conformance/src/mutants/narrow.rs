@@ -14,6 +14,7 @@ mod renames;
 mod sizes;
 mod tasks;
 mod vectors;
+mod versions;
 
 use larder_kernel::{Error, ErrorKind, Metadata, Result};
 use serde_json::Value;
@@ -30,6 +31,7 @@ pub(super) fn mutants() -> Vec<Mutant> {
         graph::mutants(),
         blobs::mutants(),
         renames::mutants(),
+        versions::mutants(),
         sizes::mutants(),
         tasks::mutants(),
         key_value::mutants(),

@@ -115,7 +115,7 @@ impl Place {
         let alive = Arc::new(());
         let last = Arc::downgrade(&alive);
         let shared = SharedState {
-            place: MemoryBackend::new(),
+            place: MemoryBackend::new().with_blob_versions(),
             namespaces: Arc::default(),
             named: Arc::default(),
             erasures: watch::Sender::default(),

@@ -8,11 +8,13 @@ mod hostile;
 mod list;
 mod long_keys;
 pub(crate) mod many;
+mod one_version;
 mod places;
 mod presign;
 mod read;
 mod rename;
 mod sizes;
+mod versions;
 mod write;
 
 use larder_kernel::{BlobKey, Capability};
@@ -76,6 +78,8 @@ pub fn cases() -> Vec<Case> {
     cases.extend(hostile::cases());
     cases.extend(long_keys::cases());
     cases.extend(rename::cases());
+    cases.extend(versions::cases());
+    cases.extend(one_version::cases());
     cases
 }
 

@@ -10,12 +10,13 @@ mod ext;
 mod key;
 mod rename;
 mod types;
+mod version;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
 pub use body::{BlobBody, BlobBytes};
-pub use check::{check_get, check_prefix, check_presign, check_put, check_rename};
+pub use check::{check_get, check_prefix, check_presign, check_put, check_rename, check_versions};
 pub use ext::BlobStoreExt;
 pub use key::BlobKey;
 pub use rename::RenameMode;
@@ -23,6 +24,7 @@ pub use types::{
     BlobCondition, BlobEntry, BlobGetOptions, BlobInfo, BlobPutOptions, BlobRead, ByteRange, ETag,
     PresignMethod, PresignRequest, PresignedUrl, UserMetadata,
 };
+pub use version::{BlobVersion, BlobVersionId, BlobVersions};
 
 use super::Store;
 use crate::error::{Error, Result};
@@ -221,7 +223,8 @@ pub trait BlobStore: Store {
         Err(Error::not_implemented("blobs.rename"))
     }
 
-    /// Deletes a blob. Returns `true` if the blob existed.
+    /// Deletes a blob. Returns `true` if the blob existed. A store with `blob-versions` keeps it as an
+    /// earlier version.
     ///
     /// - **BLOB-040** Deleting an existing blob returns `true`, and the blob is then `NotFound` and not
     ///   listed.
@@ -244,6 +247,87 @@ pub trait BlobStore: Store {
     /// O(1).
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         Err(Error::not_implemented("blobs.delete"))
+    }
+
+    /// Lists the versions of a blob, the newest first.
+    ///
+    /// A store with `blob-versions` keeps a blob that is overwritten or deleted as an earlier version of its
+    /// key, until `delete_version` or an erasure removes it. The backend determines the capability: an S3
+    /// bucket with versioning, or a folder or a memory backend that was created for versions. Copies and
+    /// archives of a namespace contain current blobs only. A copy of a blob to its own key adds at most one
+    /// version. A write that is repeated after a lost response can add two.
+    ///
+    /// - **BLOB-070** With `blob-versions`, a blob that `put`, `copy` or `rename` overwrites or `delete`
+    ///   deletes becomes an earlier version of its key.
+    /// - **BLOB-071** The versions of a key are listed once each, in the order in which the key got them with
+    ///   the newest first, and exactly the version that `head` returns is current.
+    /// - **BLOB-072** Each item has the size and the `ETag` that `head` returned while the version was
+    ///   current, and a version that becomes an earlier one keeps its id, size, `ETag` and `modified_at`.
+    /// - **BLOB-073** A key that never had a blob has no versions, and the versions of a key are separate
+    ///   from those of keys that begin with it.
+    /// - **BLOB-074** A `put` that fails and a deletion of a missing blob add no version.
+    /// - **BLOB-075** Of concurrent writes to a key, each that succeeds leaves one version.
+    /// - **BLOB-076** A rename moves the current version to the target key, and the source key keeps exactly
+    ///   its earlier versions.
+    /// - **BLOB-077** Without `blob-versions`, `list_versions`, `get_version` and `delete_version` fail with
+    ///   `Unsupported` and change nothing.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    ///
+    /// # Cancellation
+    /// Dropping the stream ends the listing.
+    ///
+    /// # Complexity
+    /// O(versions of the key). A write of a key may also read the names of its earlier versions.
+    async fn list_versions(&self, key: &BlobKey) -> Result<BlobVersions> {
+        Err(Error::not_implemented("blobs.list_versions"))
+    }
+
+    /// Reads one version of a blob, or a range of it, as a stream.
+    ///
+    /// - **BLOB-080** A version has the bytes, content type, user metadata, `ETag` and `modified_at` of its
+    ///   write, also after later writes and after the deletion of the blob.
+    /// - **BLOB-081** A range of a version returns exactly its bytes, and a range that begins at or past the
+    ///   end fails with `InvalidInput` for the field `range`.
+    /// - **BLOB-082** Reading a version that the key does not have fails with `NotFound`, even if another key
+    ///   has it.
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidInput` if the range is empty or outside the version; `Unsupported`.
+    ///
+    /// # Cancellation
+    /// Dropping the stream ends the read.
+    ///
+    /// # Complexity
+    /// O(bytes delivered + versions of the key).
+    async fn get_version(
+        &self,
+        key: &BlobKey,
+        version: &BlobVersionId,
+        options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        Err(Error::not_implemented("blobs.get_version"))
+    }
+
+    /// Deletes an earlier version of a blob. Returns `true` if the version existed.
+    ///
+    /// - **BLOB-085** A deleted version is `NotFound` and not listed, and no other version of the key and not
+    ///   the current blob changes.
+    /// - **BLOB-086** Deleting a version that the key does not have returns `false` and changes nothing.
+    /// - **BLOB-087** Deleting the current version fails with `Conflict` and changes nothing.
+    /// - **BLOB-088** An erasure removes all versions of all keys.
+    ///
+    /// # Errors
+    /// `Conflict`; `Unsupported`.
+    ///
+    /// # Cancellation
+    /// The version is deleted completely or not at all.
+    ///
+    /// # Complexity
+    /// O(versions of the key).
+    async fn delete_version(&self, key: &BlobKey, version: &BlobVersionId) -> Result<bool> {
+        Err(Error::not_implemented("blobs.delete_version"))
     }
 
     /// Creates a URL that allows reading or writing one blob without credentials, for a limited time.

@@ -110,6 +110,9 @@ macro_rules! forward {
             copy(source: &BlobKey, target: &BlobKey) -> BlobInfo;
             rename(source: &BlobKey, target: &BlobKey, mode: RenameMode) -> BlobInfo;
             delete(key: &BlobKey) -> bool;
+            list_versions(key: &BlobKey) -> BlobVersions;
+            get_version(key: &BlobKey, version: &BlobVersionId, options: BlobGetOptions) -> BlobRead;
+            delete_version(key: &BlobKey, version: &BlobVersionId) -> bool;
             presign(key: &BlobKey, request: &PresignRequest) -> PresignedUrl;
         }
     };

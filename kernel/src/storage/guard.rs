@@ -104,6 +104,9 @@ macro_rules! check {
     ($self:ident BlobStore get $key:ident $options:ident) => {
         $self.check("blobs.get", $options.options())?;
     };
+    ($self:ident BlobStore get_version $key:ident $version:ident $options:ident) => {
+        $self.check("blobs.get_version", $options.options())?;
+    };
     ($self:ident BlobStore presign $key:ident $request:ident) => {
         $self.check("blobs.presign", $request.options())?;
     };

@@ -13,8 +13,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::blob::{check_get, check_presign, check_put};
 use larder_kernel::{
     BlobBody, BlobBytes, BlobEntries, BlobEntry, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead,
-    BlobStore, ByteRange, Capabilities, Capability, Error, ErrorKind, Namespace, Outcome, PresignRequest,
-    PresignedUrl, RenameMode, Result, Store,
+    BlobStore, BlobVersion, BlobVersionId, BlobVersions, ByteRange, Capabilities, Capability, Error,
+    ErrorKind, Namespace, Outcome, PresignRequest, PresignedUrl, RenameMode, Result, Store,
 };
 
 use super::ring::{KeyRing, PIECE_SEAL_BYTES, PIECES_HEADER_BYTES, Place, corrupt};
@@ -168,11 +168,24 @@ impl Sealed<dyn BlobStore> {
         Place::new("blobs", self.namespace().as_str()).at(key.as_str())
     }
 
+    /// Reads the blob, or one of its versions, from the inner store.
+    async fn behind(
+        &self,
+        key: &BlobKey,
+        version: Option<&BlobVersionId>,
+        options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        match version {
+            None => self.inner.get(key, options).await,
+            Some(version) => self.inner.get_version(key, version, options).await,
+        }
+    }
+
     /// Reads the header of a blob and its info from the inner store.
-    async fn header(&self, key: &BlobKey) -> Result<(Bytes, BlobInfo)> {
+    async fn header(&self, key: &BlobKey, version: Option<&BlobVersionId>) -> Result<(Bytes, BlobInfo)> {
         let options = BlobGetOptions::default()
             .with_range(ByteRange::Bounded { start: 0, end: size(PIECES_HEADER_BYTES) });
-        let read = self.inner.get(key, options).await.map_err(|error| {
+        let read = self.behind(key, version, options).await.map_err(|error| {
             // Only an empty inner blob has no such range, and an encrypted blob is never empty.
             if error.kind() == ErrorKind::InvalidInput { corrupt(GET) } else { error }
         })?;
@@ -206,8 +219,8 @@ impl Sealed<dyn BlobStore> {
         }
     }
 
-    async fn get_whole(&self, key: &BlobKey) -> Result<BlobRead> {
-        let read = self.inner.get(key, BlobGetOptions::default()).await?;
+    async fn get_whole(&self, key: &BlobKey, version: Option<&BlobVersionId>) -> Result<BlobRead> {
+        let read = self.behind(key, version, BlobGetOptions::default()).await?;
         let info = cleared(GET, read.info)?;
         let (mut held, mut pieces) = (BytesMut::new(), read.bytes);
         while held.len() < PIECES_HEADER_BYTES {
@@ -223,8 +236,13 @@ impl Sealed<dyn BlobStore> {
     }
 
     /// Reads a range. Returns `None` if the blob changed between the two requests.
-    async fn get_range_once(&self, key: &BlobKey, range: ByteRange) -> Result<Option<BlobRead>> {
-        let (header, behind) = self.header(key).await?;
+    async fn get_range_once(
+        &self,
+        key: &BlobKey,
+        version: Option<&BlobVersionId>,
+        range: ByteRange,
+    ) -> Result<Option<BlobRead>> {
+        let (header, behind) = self.header(key, version).await?;
         self.ring.resume(GET, &header)?;
         let (sealed, etag) = (behind.size, behind.etag.clone());
         let info = cleared(GET, behind)?;
@@ -232,7 +250,7 @@ impl Sealed<dyn BlobStore> {
         let sealed_start = size(PIECES_HEADER_BYTES) + range.start / size(PIECE) * size(SEALED_PIECE);
         let sealed_end = size(PIECES_HEADER_BYTES) + range.end.div_ceil(size(PIECE)) * size(SEALED_PIECE);
         let wanted = ByteRange::Bounded { start: sealed_start, end: sealed_end.min(sealed) };
-        let read = match self.inner.get(key, BlobGetOptions::default().with_range(wanted)).await {
+        let read = match self.behind(key, version, BlobGetOptions::default().with_range(wanted)).await {
             Ok(read) => read,
             // The blob existed a moment ago and may be shorter now.
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(None),
@@ -257,9 +275,9 @@ impl BlobStore for Sealed<dyn BlobStore> {
 
     async fn get(&self, key: &BlobKey, options: BlobGetOptions) -> Result<BlobRead> {
         check_get(&options)?;
-        let Some(range) = options.range else { return self.get_whole(key).await };
+        let Some(range) = options.range else { return self.get_whole(key, None).await };
         for _ in 0..ATTEMPTS {
-            if let Some(read) = self.get_range_once(key, range).await? {
+            if let Some(read) = self.get_range_once(key, None, range).await? {
                 return Ok(read);
             }
         }
@@ -285,7 +303,7 @@ impl BlobStore for Sealed<dyn BlobStore> {
         const COPY: &str = "blobs.copy";
         let here = |error: Error| error.in_operation(COPY);
         for _ in 0..ATTEMPTS {
-            let BlobRead { info, bytes, .. } = self.get_whole(source).await.map_err(here)?;
+            let BlobRead { info, bytes, .. } = self.get_whole(source, None).await.map_err(here)?;
             let mut options = BlobPutOptions::default().with_all_metadata(info.metadata);
             options.content_type = info.content_type;
             let copied = self.put(target, BlobBody::Stream(bytes), options).await.map_err(here)?;
@@ -314,6 +332,38 @@ impl BlobStore for Sealed<dyn BlobStore> {
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         self.inner.delete(key).await
+    }
+
+    async fn list_versions(&self, key: &BlobKey) -> Result<BlobVersions> {
+        let versions = self.inner.list_versions(key).await?;
+        let open = |mut version: BlobVersion| {
+            version.size = clear_size(version.size).ok_or_else(|| corrupt("blobs.list_versions"))?;
+            Ok(version)
+        };
+        Ok(versions.and_then(move |version| std::future::ready(open(version))).boxed())
+    }
+
+    async fn get_version(
+        &self,
+        key: &BlobKey,
+        version: &BlobVersionId,
+        options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        const GET_VERSION: &str = "blobs.get_version";
+        check_get(&options).map_err(|error| error.in_operation(GET_VERSION))?;
+        let at = Some(version);
+        let read = match options.range {
+            None => self.get_whole(key, at).await,
+            // A version never changes, so the first attempt succeeds.
+            Some(range) => {
+                self.get_range_once(key, at, range).await.and_then(|read| read.ok_or_else(|| corrupt(GET)))
+            }
+        };
+        read.map_err(|error| error.in_operation(GET_VERSION))
+    }
+
+    async fn delete_version(&self, key: &BlobKey, version: &BlobVersionId) -> Result<bool> {
+        self.inner.delete_version(key, version).await
     }
 
     /// A reader of the URL would get ciphertext, so neither method is declared.

@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::TryStreamExt;
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, BlobStoreExt,
-    ByteRange, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
-    ErrorKind, GraphStore, HistoryProvider, HistoryProviderExt, IdempotencyKey, KeyValueStore,
-    KeyValueStoreExt, Metadata, PutMode, RunId, ToolCall, VectorStore,
+    ByteRange, Capability, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity, EntityId,
+    EntityType, ErrorKind, GraphStore, HistoryProvider, HistoryProviderExt, IdempotencyKey, KeyValueStore,
+    KeyValueStoreExt, Metadata, Namespace, Outcome, PutMode, RenameMode, RunId, Store, ToolCall, VectorStore,
 };
 
 use super::super::{EncryptionKey, EncryptionLayer, KeyRing, Layer, is_sealed};
 use super::{place, thread, value};
 use crate::storage::{
     InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore,
-    InMemoryVectorStore,
+    InMemoryVectorStore, MemoryBackend,
 };
 
 fn key(number: u8) -> EncryptionKey {
@@ -185,4 +187,30 @@ async fn a_blob_opens_completely_and_by_range_and_never_altered() {
     store.put_bytes(&name, value()).await.unwrap();
     let stranger = layer(2).blobs(behind);
     assert_eq!(stranger.get_bytes(&name).await.unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
+
+#[tokio::test]
+async fn a_version_opens_at_its_key_and_renames_are_refused() {
+    let backend = MemoryBackend::new().with_blob_versions();
+    let behind = Arc::new(InMemoryBlobStore::open(&backend, Namespace::new("n").unwrap()));
+    let store = layer(1).blobs(Arc::clone(&behind) as Arc<dyn BlobStore>);
+    let (name, other) = (BlobKey::new("a").unwrap(), BlobKey::new("b").unwrap());
+    let bytes: Vec<u8> = (0..200_000).map(|n: usize| u8::try_from(n % 251).unwrap()).collect();
+    store.put_bytes(&name, bytes.clone().into()).await.unwrap();
+    store.put_bytes(&name, value()).await.unwrap();
+    let versions: Vec<_> = store.list_versions(&name).await.unwrap().try_collect().await.unwrap();
+    assert_eq!((versions.len(), versions[1].size), (2, 200_000));
+    for (start, end) in [(0, 200_000), (65_535, 131_073)] {
+        let options = BlobGetOptions::default().with_range(ByteRange::Bounded { start, end });
+        let read = store.get_version(&name, &versions[1].id, options).await.unwrap();
+        let pieces: Vec<Bytes> = read.bytes.try_collect().await.unwrap();
+        assert_eq!(pieces.concat(), bytes[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()]);
+    }
+    assert!(behind.capabilities().has(Capability::BlobRename));
+    assert!(!store.capabilities().has(Capability::BlobRename));
+    let refused = store.rename(&name, &other, RenameMode::Replace).await.unwrap_err();
+    assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Unsupported, Outcome::NotApplied));
+    // The inner store moves the bytes, which do not open at another key.
+    behind.rename(&name, &other, RenameMode::Refuse).await.unwrap();
+    assert_eq!(store.get_bytes(&other).await.unwrap_err().kind(), ErrorKind::Corrupt);
 }

@@ -151,3 +151,22 @@ async fn a_rename_counts_the_new_key_and_no_longer_the_replaced_blob() {
     store.erase().await.unwrap();
     assert_eq!(backend.bytes(), 0);
 }
+
+#[tokio::test]
+async fn earlier_versions_count_until_they_are_deleted() {
+    let backend = MemoryBackend::with_bytes_max(10_000).with_blob_versions();
+    let store = InMemoryBlobStore::open(&backend, Namespace::new("n").unwrap());
+    for _ in 0..3 {
+        store.put_bytes(&key("k"), vec![7; 1_000].into()).await.unwrap();
+    }
+    let one = backend.bytes() / 3;
+    assert!(store.delete(&key("k")).await.unwrap());
+    assert_eq!(backend.bytes(), 3 * one);
+    let versions: Vec<_> = store.list_versions(&key("k")).await.unwrap().try_collect().await.unwrap();
+    assert!(store.delete_version(&key("k"), &versions[1].id).await.unwrap());
+    assert_eq!((versions.len(), backend.bytes()), (3, 2 * one));
+    store.erase().await.unwrap();
+    assert_eq!(backend.bytes(), 0);
+    let error = InMemoryBlobStore::new().list_versions(&key("k")).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}

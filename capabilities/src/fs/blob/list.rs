@@ -155,6 +155,9 @@ impl Walk {
             let Some((entry, name)) = name.to_str().ok().and_then(|name| Some((decode(name)?, name))) else {
                 continue;
             };
+            if matches!(entry, Entry::Versions(_)) {
+                continue;
+            }
             let blob = matches!(entry, Entry::Blob(_));
             // Other types, such as a symbolic link, do not belong to the store.
             let expected = if blob { FileType::RegularFile } else { FileType::Directory };

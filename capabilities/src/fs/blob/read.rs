@@ -62,7 +62,17 @@ pub(crate) fn get(
     key: &BlobKey,
     options: BlobGetOptions,
 ) -> Result<BlobRead> {
-    let (file, footer) = open_blob(OPERATION, engine, &blob_path(namespace, key))?;
+    let opened = open_blob(OPERATION, engine, &blob_path(namespace, key))?;
+    deliver(engine, key, opened, options)
+}
+
+/// Reads an open blob, or an open version of one.
+pub(super) fn deliver(
+    engine: &Engine,
+    key: &BlobKey,
+    (file, footer): (File, Footer),
+    options: BlobGetOptions,
+) -> Result<BlobRead> {
     let whole = 0..footer.size;
     let range = options.range.map_or(Ok(whole.clone()), |range| range.resolve(footer.size))?;
     let expected = (range == whole).then(|| Expected::of(&footer));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use larder_kernel::{BlobInfo, BlobKey, Error, ErrorKind, Namespace, Outcome, RenameMode, Result};
 
-use super::read;
+use super::footer::Footer;
 use super::write::{ATTEMPTS, folder_vanished};
+use super::{read, versions};
 use crate::fs::blocking::{CancelFlag, cancellation};
 use crate::fs::engine::{Engine, flush, open_file};
 use crate::fs::failure::failed;
@@ -50,7 +51,7 @@ impl Rename {
             return Ok(footer.into_info(self.key));
         }
         for _ in 0..ATTEMPTS {
-            let Some(from) = self.try_move()? else { continue };
+            let Some(from) = self.try_move(&footer)? else { continue };
             // The new name first: a loss of power between the two must not lose the blob. Both folders are
             // flushed under the locks: another caller's acknowledged change must not be undone.
             let moved = self.engine.sync_folders(&self.target.folders).and_then(|()| flush(from.as_fd()));
@@ -85,7 +86,7 @@ impl Rename {
 
     /// Moves the file in one step and returns the folder that it left. Returns none if the target's folder
     /// was removed concurrently.
-    fn try_move(&self) -> Result<Option<OwnedFd>> {
+    fn try_move(&self, footer: &Footer) -> Result<Option<OwnedFd>> {
         let io = |error| failed(OPERATION, error, Outcome::NotApplied);
         let keep = namespace_folders(&self.namespace).len();
         let to = match self.engine.make_folders(&self.target.folders) {
@@ -94,7 +95,9 @@ impl Rename {
         };
         let moved = self.cancelled.check(OPERATION).and_then(|()| {
             let from = self.engine.folder(&self.source.folders).map_err(io)?;
+            versions::keep(OPERATION, &self.engine, to.as_fd(), &self.target).map_err(io)?;
             let (source, target) = (self.source.file.as_str(), self.target.file.as_str());
+            versions::forget(&self.engine, from.as_fd(), &self.source, footer).map_err(io)?;
             match self.engine.rename((from.as_fd(), source), (to.as_fd(), target)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 other => other.map(|()| Some(from)).map_err(io),

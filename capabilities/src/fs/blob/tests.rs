@@ -2,6 +2,7 @@ mod format;
 mod locks;
 mod mode;
 mod rename;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::io::Write;

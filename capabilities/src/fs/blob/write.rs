@@ -14,7 +14,7 @@ use larder_kernel::{
 
 use super::checksum::{self, Crc};
 use super::footer::{Checksum, Footer};
-use super::read;
+use super::{read, versions};
 use crate::fs::CHUNK_BYTES;
 use crate::fs::blocking::{CancelFlag, blocking, cancellation};
 use crate::fs::engine::{Engine, flush, open_file, unique};
@@ -193,13 +193,8 @@ impl Upload {
 
 impl Target {
     fn locks(&self) -> Vec<Lock> {
-        write_locks(&self.namespace, &blob_path(&self.namespace, &self.key))
+        Lock::write(&self.namespace, &blob_path(&self.namespace, &self.key).folders)
     }
-}
-
-/// Returns the locks of a write to a path.
-fn write_locks(namespace: &Namespace, path: &BlobPath) -> Vec<Lock> {
-    vec![Lock::namespace(namespace, LockMode::Shared), Lock::folder(&path.folders, LockMode::Exclusive)]
 }
 
 impl Sealed {
@@ -243,6 +238,10 @@ impl Upload {
             self.engine.prune(&path.folders, namespace_folders(&target.namespace).len());
             return Err(refusal);
         }
+        match versions::keep(target.operation, &self.engine, folder.as_fd(), path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other.map_err(io)?,
+        }
         match self.engine.place(&self.temporary, folder.as_fd(), &path.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             other => other.map(|()| true).map_err(io),
@@ -282,7 +281,7 @@ pub(crate) async fn delete(engine: Arc<Engine>, namespace: Namespace, key: &Blob
     const OPERATION: &str = "blobs.delete";
     let (_waiting, cancelled) = cancellation();
     let path = blob_path(&namespace, key);
-    let (engine_of_step, locks) = (Arc::clone(&engine), write_locks(&namespace, &path));
+    let (engine_of_step, locks) = (Arc::clone(&engine), Lock::write(&namespace, &path.folders));
     let step = move |guard| remove(OPERATION, &engine_of_step, &namespace, &path, &cancelled, guard);
     locked(OPERATION, engine.locks(), locks, step).await
 }
@@ -302,6 +301,7 @@ fn remove(
         other => other.map_err(io)?,
     };
     cancelled.check(operation)?;
+    versions::keep(operation, engine, folder.as_fd(), path).map_err(io)?;
     if !engine.remove(folder.as_fd(), &path.file).map_err(io)? {
         return Ok(false);
     }

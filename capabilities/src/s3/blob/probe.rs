@@ -15,9 +15,10 @@ use tokio::task::JoinSet;
 
 use super::body::{Chunk, PauseControl, PausingBody};
 use super::condition::{Attributes, Condition};
-use super::erase::delete_object;
+use super::erase::{delete_object, remove_all};
 use super::key_limit_probe;
 use super::upload::Upload;
+use super::versions::Versioning;
 use super::write::put_at_once;
 use crate::s3::engine::{Engine, OPEN};
 use crate::s3::failure::status;
@@ -53,12 +54,12 @@ impl Supported {
 
 /// Probes the server's support. With read-only credentials nothing is supported, and the store opens for
 /// reading.
-pub(crate) async fn probe(engine: &Arc<Engine>) -> Result<Supported> {
+pub(crate) async fn probe(engine: &Arc<Engine>, versioning: Versioning) -> Result<Supported> {
     let probe = Probe { engine: Arc::clone(engine), folder: format!("{}probe/{}/", engine.prefix, random()) };
     // On a separate task, so that the objects are removed even if the opening is cancelled.
     let probing = tokio::spawn(async move {
         let supported = Box::pin(probe.run()).await;
-        let cleaning = async move { probe.clean().await };
+        let cleaning = async move { probe.clean(versioning).await };
         match &supported {
             // No wait for a server that just failed and may fail to clean up as well.
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) => {
@@ -261,7 +262,10 @@ impl Probe {
     }
 
     /// Removes the probe's objects, as far as the server allows.
-    async fn clean(&self) {
+    async fn clean(&self, versioning: Versioning) {
+        if versioning != Versioning::Off && remove_all(&self.engine, &self.folder, versioning).await.is_ok() {
+            return;
+        }
         for name in NAMES {
             // A leftover costs a few bytes and affects no store.
             delete_object(&self.engine, OPEN, &format!("{}{name}", self.folder)).await.ok();

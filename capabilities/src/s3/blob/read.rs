@@ -37,13 +37,36 @@ const ROUNDS: u32 = 4;
 /// A start beyond the end of any blob.
 const START_MAX: u64 = 1 << 53;
 
+/// An object: the current one of its name, or an earlier version.
+#[derive(Clone)]
+struct Object {
+    name: Arc<str>,
+    version: Option<Arc<str>>,
+}
+
+impl Object {
+    fn version(&self) -> Option<String> {
+        self.version.as_deref().map(str::to_owned)
+    }
+}
+
 pub(crate) async fn head(
     engine: &Engine,
     layout: &Layout,
     operation: &'static str,
     key: &BlobKey,
 ) -> Result<BlobInfo> {
-    let request = engine.client.head_object().bucket(&engine.bucket).key(layout.object(key));
+    head_of(engine, operation, key, &Object { name: layout.object(key).into(), version: None }).await
+}
+
+async fn head_of(
+    engine: &Engine,
+    operation: &'static str,
+    key: &BlobKey,
+    object: &Object,
+) -> Result<BlobInfo> {
+    let request = engine.client.head_object().bucket(&engine.bucket).key(&*object.name);
+    let request = request.set_version_id(object.version());
     let answer = request.send().await.map_err(|error| failed(operation, Effect::Read, &error))?;
     ObjectHeaders {
         size: size_in(operation, answer.content_length)?,
@@ -55,18 +78,20 @@ pub(crate) async fn head(
     .into_info(operation, key)
 }
 
+/// Reads the current blob, or a version of it.
 pub(crate) async fn get(
     engine: &Arc<Engine>,
     layout: &Layout,
     key: &BlobKey,
+    version: Option<&str>,
     options: BlobGetOptions,
 ) -> Result<BlobRead> {
-    let object: Arc<str> = layout.object(key).into();
+    let object = Object { name: layout.object(key).into(), version: version.map(Arc::from) };
     for _ in 0..ROUNDS {
         if let Some(answer) = first(engine, &object, options).await? {
             return begin(engine, object, key, options, answer);
         }
-        let info = head(engine, layout, OPERATION, key).await?;
+        let info = head_of(engine, OPERATION, key, &object).await?;
         if options.range.is_none() && info.size == 0 {
             return Ok(BlobRead::new(info, 0..0, stream::empty().boxed()));
         }
@@ -83,7 +108,7 @@ pub(crate) async fn get(
 
 /// Requests the first part of an unknown blob. `None` if the request needs the size of the blob: the range is
 /// outside the blob, the blob is empty, or the start depends on a distant end.
-async fn first(engine: &Engine, object: &str, options: BlobGetOptions) -> Result<Option<GetObjectOutput>> {
+async fn first(engine: &Engine, object: &Object, options: BlobGetOptions) -> Result<Option<GetObjectOutput>> {
     let suffix = matches!(options.range, Some(ByteRange::Suffix(_)));
     let asked = match options.range {
         Some(ByteRange::Suffix(count)) if count > PART_BYTES => return Ok(None),
@@ -98,7 +123,8 @@ async fn first(engine: &Engine, object: &str, options: BlobGetOptions) -> Result
     // Some servers fail for a suffix longer than the blob; once the size is known, a plain range is
     // requested.
     let client = if suffix { &engine.client_without_retry } else { &engine.client };
-    match client.get_object().bucket(&engine.bucket).key(object).range(asked).send().await {
+    let request = client.get_object().bucket(&engine.bucket).key(&*object.name);
+    match request.set_version_id(object.version()).range(asked).send().await {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if status(&error) == Some(416) => Ok(None),
         Err(error) if suffix && status(&error).is_some_and(|status| status >= 500) => Ok(None),
@@ -118,7 +144,7 @@ fn first_of(range: &Range<u64>) -> Range<u64> {
 /// Reads the response to the first request, and starts the delivery.
 fn begin(
     engine: &Arc<Engine>,
-    object: Arc<str>,
+    object: Object,
     key: &BlobKey,
     options: BlobGetOptions,
     answer: GetObjectOutput,
@@ -155,12 +181,13 @@ fn parse_content_range(text: &str) -> Option<(u64, u64)> {
 }
 
 /// Requests a range of the version with this tag.
-async fn open(engine: &Engine, object: &str, range: &Range<u64>, etag: &str) -> Result<Body> {
+async fn open(engine: &Engine, object: &Object, range: &Range<u64>, etag: &str) -> Result<Body> {
     let request = engine
         .client
         .get_object()
         .bucket(&engine.bucket)
-        .key(object)
+        .key(&*object.name)
+        .set_version_id(object.version())
         .range(bytes_of(range))
         .if_match(format!("\"{etag}\""));
     let answer = request.send().await.map_err(|error| match status(&error) {
@@ -203,7 +230,7 @@ struct Body {
 /// One version of a blob, and the requested range.
 struct Source {
     engine: Arc<Engine>,
-    object: Arc<str>,
+    object: Object,
     info: BlobInfo,
     range: Range<u64>,
 }
@@ -211,7 +238,7 @@ struct Source {
 /// Receives a range piece by piece; resumes an interrupted body at its position.
 struct Receiver {
     engine: Arc<Engine>,
-    object: Arc<str>,
+    object: Object,
     etag: Arc<str>,
     left: Range<u64>,
     body: Option<Body>,
@@ -288,7 +315,7 @@ fn deliver(source: Source, body: Body) -> BlobRead {
     let etag: Arc<str> = info.etag.as_str().into();
     let receiver = move |left: Range<u64>, body: Option<Body>| Receiver {
         engine: Arc::clone(&engine),
-        object: Arc::clone(&object),
+        object: object.clone(),
         etag: Arc::clone(&etag),
         left,
         body,

@@ -76,7 +76,7 @@ async fn object(engine: &Arc<Engine>, name: &str, faults: &Faults) -> Result<()>
 /// Reads a blob, and returns the bytes of its body and its size.
 async fn whole(engine: &Arc<Engine>, namespace: &Namespace, key: &BlobKey) -> Result<(u64, u64)> {
     let layout = Layout::new(&engine.prefix, namespace, usize::MAX);
-    let found = read::get(engine, &layout, key, BlobGetOptions::default()).await?;
+    let found = read::get(engine, &layout, key, None, BlobGetOptions::default()).await?;
     let expected = found.info.size;
     let mut body = found.bytes;
     let mut bytes = 0_u64;

@@ -120,6 +120,15 @@ impl BlobStore for LyingBlobs {
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         Ok(self.blobs().remove(&self.at(key)).is_some())
     }
+    async fn list_versions(&self, _: &BlobKey) -> Result<BlobVersions> {
+        Err(Error::unsupported("blobs.list_versions", Capability::BlobVersions))
+    }
+    async fn get_version(&self, _: &BlobKey, _: &BlobVersionId, _: BlobGetOptions) -> Result<BlobRead> {
+        Err(Error::unsupported("blobs.get_version", Capability::BlobVersions))
+    }
+    async fn delete_version(&self, _: &BlobKey, _: &BlobVersionId) -> Result<bool> {
+        Err(Error::unsupported("blobs.delete_version", Capability::BlobVersions))
+    }
     async fn presign(&self, key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {
         check_presign(request, &self.capabilities().with(Capability::BlobPresignPut))?;
         // The fourth false declaration: `blob-presign-get` is declared, but missing. The fifth:

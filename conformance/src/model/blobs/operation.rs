@@ -54,6 +54,14 @@ pub(in crate::model) struct Put {
     pub(super) options: BlobPutOptions,
 }
 
+/// The call that follows a listing of versions, for the version at a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model) enum OnVersion {
+    List,
+    Read(usize),
+    Delete(usize),
+}
+
 #[derive(Debug, Clone)]
 pub(in crate::model) enum Operation {
     Put(Put),
@@ -63,11 +71,12 @@ pub(in crate::model) enum Operation {
     Copy { source: BlobKey, target: BlobKey },
     Rename { source: BlobKey, target: BlobKey, mode: RenameMode },
     Delete { key: BlobKey },
+    Versions { key: BlobKey, on: OnVersion },
     Erase,
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[12, 6, 3, 5, 4, 4, 1, 4]) {
+    match rng.weighted(&[12, 6, 3, 5, 4, 4, 1, 4, 3]) {
         1 => Operation::Get { key: key(rng), range: range(rng) },
         2 => Operation::Head { key: key(rng) },
         3 => Operation::List { prefix: prefix(rng), after: (rng.below(2) == 1).then(|| key(rng)) },
@@ -79,6 +88,11 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
             target: key(rng),
             mode: rng.of(&[RenameMode::Refuse, RenameMode::Replace]),
         },
+        8 => {
+            let (key, at) = (key(rng), rng.below(4));
+            let on = rng.of(&[OnVersion::List, OnVersion::Read(at), OnVersion::Delete(at)]);
+            Operation::Versions { key, on }
+        }
         _ => put(rng),
     }
 }

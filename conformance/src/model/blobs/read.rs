@@ -12,6 +12,10 @@ use super::{Blobs, Held, check_instant};
 use crate::model::compare::{Checked, Expected, Refusal, same};
 use crate::model::recorder::{Recorder, id, optional, quoted, with};
 
+/// The part of a script that reads a blob.
+pub(super) const READ: &str = "async |read: BlobRead| Ok((read.info.size, read.range.clone(), \
+                               read.bytes.try_collect::<Vec<Bytes>>().await?.concat()))";
+
 impl Blobs {
     pub(super) async fn get(
         &mut self,
@@ -28,11 +32,9 @@ impl Blobs {
         };
         recorder.statement(clause, |_| {
             let options = format!("BlobGetOptions::default(){}", with("range", range, range_text));
-            let read = "async |read: BlobRead| Ok((read.info.size, read.range.clone(), \
-                        read.bytes.try_collect::<Vec<Bytes>>().await?.concat()))";
             let call = format!("§a.get({}, {options}).await", id(key));
             format!(
-                "let {{s}} = match {call} {{ Ok(read) => ({read})(read).await, Err(error) => Err(error) }};"
+                "let {{s}} = match {call} {{ Ok(read) => ({READ})(read).await, Err(error) => Err(error) }};"
             )
         });
         let (info, got) = whole(store.get(key, options).await).await;
@@ -41,7 +43,7 @@ impl Blobs {
             if let Some(held) = held {
                 let again =
                     || format!("a.get({}, BlobGetOptions::default()).await.unwrap().info.etag", id(key));
-                held.check_tag(&info.etag, again, recorder)?;
+                held.check_tag("BLOB-026", &info.etag, again, recorder)?;
             }
             let expected = held.map(|held| held.info(key, Some(info)));
             same(recorder, "BLOB-026", &Ok(Some(info.clone())), &Ok(expected))?;
@@ -63,7 +65,7 @@ impl Blobs {
             check_instant(info, clause)?;
             if let Some(held) = held {
                 let tag = || format!("{}.as_ref().unwrap().etag", recorder.answer());
-                held.check_tag(&info.etag, tag, recorder)?;
+                held.check_tag("BLOB-026", &info.etag, tag, recorder)?;
             }
         }
         let expected = held.map(|held| held.info(key, got.as_ref().ok()));
@@ -94,7 +96,7 @@ impl Blobs {
         for (at, entry) in listed.iter().enumerate() {
             if let Some(held) = self.blobs.get(&entry.key) {
                 let tag = || format!("{}.as_ref().unwrap()[{at}].etag", recorder.answer());
-                held.check_tag(&entry.etag, tag, recorder)?;
+                held.check_tag("BLOB-026", &entry.etag, tag, recorder)?;
             }
         }
         let entries = self.blobs.iter().filter(|(key, _)| wanted(key)).map(|(key, held)| {
@@ -113,10 +115,10 @@ impl Blobs {
     }
 }
 
-type Part = (u64, std::ops::Range<u64>, Bytes);
+pub(super) type Part = (u64, std::ops::Range<u64>, Bytes);
 
 /// Returns the delivered bytes of a read and its blob information.
-async fn whole(read: Result<BlobRead>) -> (Option<BlobInfo>, Result<Part>) {
+pub(super) async fn whole(read: Result<BlobRead>) -> (Option<BlobInfo>, Result<Part>) {
     let read = match read {
         Ok(read) => read,
         Err(error) => return (None, Err(error)),
@@ -131,7 +133,7 @@ async fn whole(read: Result<BlobRead>) -> (Option<BlobInfo>, Result<Part>) {
 }
 
 /// Returns the result that a read must deliver.
-fn reading(held: Option<&Held>, options: BlobGetOptions) -> Expected<Part> {
+pub(super) fn reading(held: Option<&Held>, options: BlobGetOptions) -> Expected<Part> {
     check_get(&options)?;
     let held = held.ok_or(Refusal::from(ErrorKind::NotFound))?;
     let size = larder_kernel::check::size(held.bytes.len());

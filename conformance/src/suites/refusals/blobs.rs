@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_kernel::limits::{
     BLOB_METADATA_BYTES_MAX, BLOB_METADATA_ENTRIES_MAX, CONTENT_TYPE_BYTES_MAX, ID_BYTES_MAX,
-    PRESIGN_EXPIRY_MAX,
+    PRESIGN_EXPIRY_MAX, VERSION_ID_BYTES_MAX,
 };
 use larder_kernel::{
-    BlobBody, BlobCondition, BlobGetOptions, BlobKey, BlobPutOptions, ByteRange, ETag, PresignMethod,
-    PresignRequest, Result,
+    BlobBody, BlobCondition, BlobGetOptions, BlobKey, BlobPutOptions, BlobVersionId, ByteRange, Capability,
+    ETag, PresignMethod, PresignRequest, Result,
 };
 
 use super::inputs::{Bad, Rule, at_least, at_most, ids, prefixes, rule, up_to};
@@ -28,6 +28,8 @@ pub(super) fn tables() -> Vec<Table> {
         table("range", ranges()),
         table("prefix", listed()),
         table("etag", etags()),
+        table("id_of_a_version", version_ids()),
+        Table { needs: Some(Capability::BlobVersions), ..table("range_of_a_version", version_ranges()) },
     ]
 }
 
@@ -304,6 +306,30 @@ fn ranges() -> Vec<Refusal> {
     rows
 }
 
+/// Empty ranges of an existing blob's missing version and of a missing blob's.
+fn version_ranges() -> Vec<Refusal> {
+    let bounded = |start, end| ByteRange::Bounded { start, end };
+    let mut rows = Vec::new();
+    for key in ["kept/plain", "absent"] {
+        for range in [bounded(0, 0), bounded(3, 2), bounded(u64::MAX, 0), ByteRange::Suffix(0)] {
+            let limit = match range {
+                ByteRange::Bounded { end, .. } => Some(end),
+                _ => None,
+            };
+            let empty = Rule { limit, error: "is empty; request at least one byte" };
+            let what = format!("{range:?} of {key}");
+            rows.push(Refusal::new("blobs.get_version", what, "range", empty, move |stores| {
+                Box::pin(async move {
+                    let options = BlobGetOptions::default().with_range(range);
+                    let (key, version) = (BlobKey::new(key)?, BlobVersionId::new("none")?);
+                    stores.blobs()?.get_version(&key, &version, options).await.map(drop)
+                })
+            }));
+        }
+    }
+    rows
+}
+
 fn listed() -> Vec<Refusal> {
     let mut rows = Vec::new();
     for (what, limit, prefix) in prefixes() {
@@ -336,6 +362,24 @@ fn etags() -> Vec<Refusal> {
     bad.extend(invisible().into_iter().map(|it| (format!("{it:?}"), visible, format!("a{it}b"))));
     let row = |(what, limit, text): (String, Rule, String)| {
         Refusal::value("etag.new", what, "etag", limit, move || ETag::new(&text).map(drop))
+    };
+    bad.into_iter().map(row).collect()
+}
+
+/// Ids that no store assigned.
+fn version_ids() -> Vec<Refusal> {
+    let visible = rule("contains characters other than visible ASCII; remove them");
+    let too_long = "v".repeat(VERSION_ID_BYTES_MAX + 1);
+    let mut bad = vec![
+        ("nothing".to_owned(), at_least(1), String::new()),
+        ("1,025 bytes".to_owned(), at_most(VERSION_ID_BYTES_MAX), too_long),
+        ("a space".to_owned(), visible, "a b".to_owned()),
+    ];
+    bad.extend(invisible().into_iter().map(|it| (format!("{it:?}"), visible, format!("a{it}b"))));
+    let row = |(what, limit, text): (String, Rule, String)| {
+        Refusal::value("blob_version.new", what, "blob_version", limit, move || {
+            BlobVersionId::new(&text).map(drop)
+        })
     };
     bad.into_iter().map(row).collect()
 }

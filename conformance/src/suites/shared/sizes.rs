@@ -20,7 +20,20 @@ const SINGLE: &[(Contract, &[&str])] = &[
     (Contract::History, &[]),
     (Contract::Vectors, &[]),
     (Contract::Graph, &["cypher", "delete_relationship"]),
-    (Contract::Blobs, &["copy", "delete", "get", "head", "presign", "rename"]),
+    (
+        Contract::Blobs,
+        &[
+            "copy",
+            "delete",
+            "delete_version",
+            "get",
+            "get_version",
+            "head",
+            "list_versions",
+            "presign",
+            "rename",
+        ],
+    ),
     (Contract::Tasks, &["force_retry", "get_task", "increment_retry", "renew_lease", "update_status"]),
     (Contract::KeyValue, &["delete", "get"]),
 ];

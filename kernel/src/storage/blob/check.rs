@@ -105,6 +105,15 @@ pub fn check_rename(declared: &Capabilities) -> Result<()> {
     if declared.has(needed) { Ok(()) } else { Err(Error::unsupported("blobs.rename", needed)) }
 }
 
+/// Checks that the store declares the capability of an operation on versions.
+///
+/// # Errors
+/// `Unsupported` naming the capability.
+pub fn check_versions(operation: &'static str, declared: &Capabilities) -> Result<()> {
+    let needed = Capability::BlobVersions;
+    if declared.has(needed) { Ok(()) } else { Err(Error::unsupported(operation, needed)) }
+}
+
 /// Checks the request of [`presign`](super::BlobStore::presign), and checks that the store declares the
 /// capability of its method.
 ///

@@ -33,7 +33,7 @@ async fn a_folder_of_another_format_is_refused_by_number_and_left_as_it_is() {
     let before = files(root.path());
     let error = open_at(root.path(), FORMAT).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unsupported, Outcome::NotApplied));
-    assert!(error.message().contains("has format 2; this release supports up to format 1"), "{error}");
+    assert!(error.message().contains("has format 3; this release supports up to format 2"), "{error}");
     assert!(error.message().contains("`larder load` into a new folder"), "{error}");
     assert_eq!(files(root.path()), before);
     for damaged in ["", "1", "x\n", "-1\n", "\u{e9}\n", "11111111111111111111111111\n"] {
@@ -54,7 +54,8 @@ async fn programs_that_write_to_a_new_folder_together_agree_on_its_format() {
         let opened = futures_util::future::join_all(opening).await;
         let number = std::fs::read_to_string(root.path().join(".larder/format")).unwrap();
         for (program, opened) in opened.into_iter().enumerate() {
-            let supported = number == format!("{}\n", FORMAT + i64::try_from(program % 2).unwrap());
+            // A later release also opens the folders of this one.
+            let supported = program % 2 == 1 || number == "1\n";
             assert_eq!(
                 opened.map(drop).map_err(|error| error.kind()),
                 if supported { Ok(()) } else { Err(ErrorKind::Unsupported) }
