@@ -14,6 +14,7 @@ const BASELINE: i64 = 6;
 const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0006_baseline.sql");
 const GENERATIONS: &str = include_str!("../../migrations/sqlite/0007_generations.sql");
 const REMOVALS: &str = include_str!("../../migrations/sqlite/0008_removals.sql");
+const FENCES: &str = include_str!("../../migrations/sqlite/0009_fences.sql");
 
 const OPERATION: &str = "sqlite.open";
 
@@ -25,7 +26,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS, REMOVALS] };
+    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS, REMOVALS, FENCES] };
 
     /// Returns the versions that this program supports. They are the format numbers of files.
     pub(crate) fn formats(self) -> Formats {

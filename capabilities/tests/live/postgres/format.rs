@@ -50,10 +50,10 @@ async fn write_in_each_way(postgres: &Postgres) -> Vec<Result<()>> {
     let mut written = vec![
         append(postgres, "first").await,
         append(postgres, "first").await,
-        history.fork(&thread("first"), &thread("second"), None).await.map(drop),
-        history.set_ttl(&thread("first"), Some(Ttl::fixed(Duration::from_secs(60)))).await,
-        history.clear_run(&thread("first"), &RunId::new("r").unwrap()).await.map(drop),
-        history.clear(&thread("first")).await.map(drop),
+        history.fork(&thread("first"), &thread("second"), None, None).await.map(drop),
+        history.set_ttl(&thread("first"), Some(Ttl::fixed(Duration::from_secs(60))), None).await,
+        history.clear_run(&thread("first"), &RunId::new("r").unwrap(), None).await.map(drop),
+        history.clear(&thread("first"), None).await.map(drop),
         history.subscribe(&thread("second"), Seq::ZERO).await.map(drop),
         history.erase().await,
         values.set(&bucket, &key, Bytes::from_static(b"value")).await.map(drop),
@@ -103,7 +103,7 @@ fn assert_refused(written: Result<()>, call: usize) {
         "{call} {error}"
     );
     assert!(
-        error.message().contains("has format 17; this release supports up to format 16"),
+        error.message().contains("has format 18; this release supports up to format 17"),
         "{call} {error}"
     );
     assert!(error.message().contains("`larder load` into a new database"), "{error}");
