@@ -235,7 +235,7 @@ async fn write(stores: &Stores, contract: Contract) -> Result<()> {
         Contract::History => {
             let (history, thread) = (stores.set().history()?, Thread::new(NAME, NAME)?);
             history.append_many(&thread, vec![ChatMessage::user(NAME)], AppendOptions::default()).await?;
-            history.clear(&thread).await.map(drop)
+            history.clear(&thread, None).await.map(drop)
         }
         Contract::Vectors => {
             let (vectors, collection) = (stores.set().vectors()?, CollectionName::new(NAME)?);

@@ -1,9 +1,10 @@
 //! Conversations.
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
+use larder_kernel::storage::history::fenced;
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, Error, HistoryProviderExt as _, IdempotencyKey,
-    PageRequest, Removal, Result, Seq, StoredMessage, Thread, ThreadInfo,
+    AgentId, AppendOptions, Appended, ChatMessage, Error, FencingToken, Forked, HistoryProviderExt as _,
+    IdempotencyKey, PageRequest, Removal, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use crate::handle::{handle, id};
@@ -107,6 +108,67 @@ impl History {
     ) -> Result<Appended> {
         let messages = messages.into_iter().collect();
         self.append_many(thread, messages, AppendOptions::default().with_if_last(last)).await
+    }
+
+    /// Returns a handle whose writes carry this fencing token, such as the token of a task's claim. A thread
+    /// remembers the greatest token. A worker whose claim was taken over gets `Conflict` for each write, and
+    /// so does a writer without a token. Only an erasure removes the fence of a thread.
+    ///
+    /// ```
+    /// use larder::prelude::*;
+    /// use larder::{ErrorKind, FencingToken};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// # let stores = larder::open("memory:").await?;
+    /// let history = stores.history()?;
+    /// let thread = Thread::new("assistant", "session-1")?;
+    /// let old = history.with_fence(FencingToken::new(33));
+    /// old.append(&thread, ChatMessage::assistant("Working on it")).await?;
+    ///
+    /// // Another worker claims the task, and gets a greater token.
+    /// let new = history.with_fence(FencingToken::new(34));
+    /// new.append(&thread, ChatMessage::assistant("Done")).await?;
+    /// let lost = old.append(&thread, ChatMessage::assistant("Done, too")).await;
+    /// assert_eq!(lost.unwrap_err().kind(), ErrorKind::Conflict);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_fence(&self, token: FencingToken) -> Self {
+        Self(fenced(self.provider().clone(), token))
+    }
+
+    /// Removes all messages of a thread, and returns their number.
+    ///
+    /// # Errors
+    /// As [`clear`](larder_kernel::HistoryProvider::clear).
+    pub async fn clear(&self, thread: &Thread) -> Result<u64> {
+        self.provider().clear(thread, None).await
+    }
+
+    /// Removes the messages of one run, and returns their number.
+    ///
+    /// # Errors
+    /// As [`clear_run`](larder_kernel::HistoryProvider::clear_run).
+    pub async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+        self.provider().clear_run(thread, run, None).await
+    }
+
+    /// Copies a thread's messages, all or those up to a position, into a thread that has no messages.
+    ///
+    /// # Errors
+    /// As [`fork`](larder_kernel::HistoryProvider::fork).
+    pub async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+        self.provider().fork(source, target, up_to, None).await
+    }
+
+    /// Sets or removes the time to live of a thread.
+    ///
+    /// # Errors
+    /// As [`set_ttl`](larder_kernel::HistoryProvider::set_ttl).
+    pub async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+        self.provider().set_ttl(thread, ttl, None).await
     }
 
     /// Removes the newest message and returns it; `None` if the thread has no messages. Of concurrent calls,

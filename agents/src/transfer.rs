@@ -7,15 +7,17 @@
 //!
 //! | contract | copied | not copied |
 //! |---|---|---|
-//! | history | messages, every field, in order | `Seq` numbers, events, idempotency keys, time to live |
+//! | history | messages, every field, in order | `Seq` numbers, events, keys, time to live, fence |
 //! | vectors | collections, empty ones too, documents, embeddings bit for bit | |
 //! | graph | entities, relationships | |
 //! | blobs | bytes, media type, user metadata | `ETag`, time of writing |
 //! | tasks | boards, tasks in order, status, retries, result | positions, revisions, leases |
 //! | key-value | values; the time of expiry, as far as clocks agree | revisions, deletions |
 //!
-//! The time to live of a thread is not copied, because the contract does not expose it. A task that a worker
-//! holds arrives as planned and can be claimed, because its lease token has no meaning in the target.
+//! The time to live of a thread is not copied, because the contract does not expose it. The fence of a thread
+//! has no meaning in the target, and a thread that is fenced in the target refuses the copy with `Conflict`.
+//! A task that a worker holds arrives as planned and can be claimed, because its lease token has no meaning
+//! in the target.
 //!
 //! The target assigns its own numbers, so readers and watchers must start again there. Reading a thread
 //! counts as a use, which extends a time to live that use extends. Two backends are compared by the

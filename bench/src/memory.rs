@@ -238,7 +238,7 @@ fn sessions(writers: u32, calls: u32) -> Outcome<f64> {
         Ok(move |step| {
             runtime.block_on(async {
                 match step {
-                    Step::Empty => drop(history.clear(&thread).await?),
+                    Step::Empty => drop(history.clear(&thread, None).await?),
                     Step::Append(messages) => {
                         for message in messages {
                             history.append(&thread, message).await?;

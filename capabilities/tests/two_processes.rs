@@ -212,7 +212,7 @@ async fn a_subscriber_receives_the_appends_of_another_process_once_and_in_order(
     assert!(writer.wait().success(), "the writer failed");
     // No further event arrives until this process clears the thread.
     assert!(tokio::time::timeout(Duration::from_millis(200), events.next()).await.is_err());
-    history.clear(&thread).await.unwrap();
+    history.clear(&thread, None).await.unwrap();
     let event = tokio::time::timeout(PATIENCE, events.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(event.seq, Seq::new(expected_seq + 1));
     assert!(matches!(event.kind, HistoryEventKind::Cleared { removed: 1_000 }));

@@ -36,6 +36,8 @@ pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The maximum time for which a store keeps the messages of a pop with an idempotency key.
 pub const POPPED_KEPT_MAX: Duration = Duration::from_secs(600);
+/// The greatest fencing token of a write: 2^63 - 1.
+pub const FENCING_TOKEN_MAX: u64 = i64::MAX as u64;
 /// The maximum number of tool calls, tool results or blob references in one message.
 pub const MESSAGE_PARTS_MAX: usize = 256;
 /// The maximum number of agents and roles in one message filter.

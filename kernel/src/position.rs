@@ -306,7 +306,8 @@ position!(
 );
 position!(
     /// The number of a claim. A later claim of the same board has a greater number. The store can therefore
-    /// refuse a worker whose lease was taken over.
+    /// refuse a worker whose lease was taken over, and so can a thread that the worker writes; see
+    /// [`append_many`](crate::HistoryProvider::append_many).
     FencingToken, u64, "token"
 );
 position!(

@@ -190,7 +190,7 @@ impl AgentContext {
         let removed = match &config.memory {
             MemoryProvider::None => 0,
             MemoryProvider::Window(window) if !window.writes() => 0,
-            MemoryProvider::Window(_) => config.history.clear_run(thread, run).await?,
+            MemoryProvider::Window(_) => config.history.clear_run(thread, run, None).await?,
             MemoryProvider::Custom(memory) => memory.clear_run(thread, run).await?,
         };
         if let Some(summaries) = &config.summaries {
@@ -219,7 +219,7 @@ impl AgentContext {
         if let Some(summaries) = &self.config.summaries {
             summaries.remove(&thread).await?;
         }
-        self.config.history.clear(&thread).await
+        self.config.history.clear(&thread, None).await
     }
 
     /// Makes the window of a session, followed by messages that are not stored.

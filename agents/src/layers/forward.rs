@@ -120,18 +120,21 @@ forward! {
     around page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage> =
         Call::read("history.page_after");
     around thread_info(thread: &Thread) -> ThreadInfo = Call::read("history.thread_info");
-    around clear(thread: &Thread) -> u64 = Call::write("history.clear");
-    around clear_run(thread: &Thread, run: &RunId) -> u64 = Call::write("history.clear_run");
+    around clear(thread: &Thread, fence: Option<FencingToken>) -> u64 = Call::write("history.clear");
+    around clear_run(thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> u64 =
+        Call::write("history.clear_run");
     around remove(thread: &Thread, removal: Removal) -> Removed =
         Call::write("history.remove")
             .effect(Effect::Guarded, removal.if_last.is_some())
             .effect(Effect::Repeatable, removal.idempotency_key.is_some());
-    around fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked = Call::write("history.fork");
+    around fork(source: &Thread, target: &Thread, up_to: Option<Seq>, fence: Option<FencingToken>) -> Forked =
+        Call::write("history.fork");
     around replace(thread: &Thread, replacement: Replacement) -> Replaced =
         Call::new("history.replace", Effect::Guarded), sum(&replacement.messages, ChatMessage::size_bytes);
     around list_threads(agent: Option<&AgentId>, page: PageRequest<Thread>) -> Page<ThreadInfo, Thread> =
         Call::read("history.list_threads");
-    around set_ttl(thread: &Thread, ttl: Option<Ttl>) -> () = Call::write("history.set_ttl");
+    around set_ttl(thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> () =
+        Call::write("history.set_ttl");
     open subscribe(thread: &Thread, after: Seq) -> HistoryEvents = Call::read("history.subscribe").live();
 }
 

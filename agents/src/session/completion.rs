@@ -67,7 +67,7 @@ impl Inference {
                 }
                 // An empty thread has no time to live yet; a replacement keeps the existing one.
                 if self.ttl.is_some() {
-                    let set = self.history().set_ttl(&self.thread(), self.ttl.map(Ttl::sliding)).await;
+                    let set = self.history().set_ttl(&self.thread(), self.ttl.map(Ttl::sliding), None).await;
                     set.map_err(idempotent)?;
                 }
                 commit(changes).await.map_err(idempotent)?;

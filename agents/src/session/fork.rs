@@ -52,15 +52,15 @@ impl Sessions {
         let history = &*self.reader.history;
         // Removes the summary of an earlier session with this id.
         self.reader.summaries.remove(target).await?;
-        history.clear(target).await?;
+        history.clear(target, None).await?;
         let end = history.thread_info(source).await?.last;
         let kept = self.reader.summaries.look(history, source).await?;
-        let forked = match history.fork(source, target, Some(end)).await {
+        let forked = match history.fork(source, target, Some(end), None).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             forked => forked?,
         };
         if ttl.is_some() {
-            history.set_ttl(target, ttl).await?;
+            history.set_ttl(target, ttl, None).await?;
         }
         let Some((StoredSummary { summary, .. }, true)) = kept else { return Ok(()) };
         let after = self.count_after(source, summary.up_to, end).await?;

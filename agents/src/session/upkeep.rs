@@ -22,7 +22,7 @@ impl Sessions {
     /// Removes the data that a deleted session has outside its record.
     pub(crate) async fn wipe(&self, id: &SessionId) -> Result<()> {
         let thread = self.thread(id);
-        self.reader.history.clear(&thread).await?;
+        self.reader.history.clear(&thread, None).await?;
         self.reader.summaries.remove(&thread).await?;
         self.forget_knowledge(&thread).await
     }

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
     append_digest, check_after, check_append, check_before, check_fork, check_if_last, check_limit,
-    check_remove, check_remove_at, check_replace, check_tail_matching, check_ttl,
+    check_remove, check_remove_at, check_replace, check_tail_matching, check_token, check_ttl,
 };
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, Forked,
-    HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, OptionSet, Page, PageRequest,
-    Removal, Removed, Replaced, Replacement, RequestOption, Result, RunId, Seq, SessionId, Store,
-    StoredMessage, Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, FencingToken,
+    Forked, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, OptionSet, Page,
+    PageRequest, Removal, Removed, Replaced, Replacement, RequestOption, Result, RunId, Seq, SessionId,
+    Store, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
@@ -116,13 +116,40 @@ impl InMemoryHistoryProvider {
         })
     }
 
+    /// Runs `work` on a thread that was ever used, if its fence admits the token. Returns 0 for any other
+    /// thread.
+    fn change_fenced(
+        &self,
+        operation: &'static str,
+        thread: &Thread,
+        fence: Option<FencingToken>,
+        work: impl FnOnce(&mut ThreadState) -> u64,
+    ) -> Result<u64> {
+        check_token(operation, fence)?;
+        let changed = self.threads.change(&self.backend, thread, |state| {
+            state.expire(&self.backend, now_ms());
+            state.check_fence(operation, fence)?;
+            let removed = work(state);
+            state.raise_fence(fence);
+            Ok(removed)
+        });
+        changed.unwrap_or(Ok(0))
+    }
+
     /// Forks under the locks of both threads, which are always taken in the order of their names.
-    fn fork_locked(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+    fn fork_locked(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
         const OPERATION: &str = "history.fork";
         loop {
             let Some(from) = self.threads.find(source) else {
-                let there = self.read(target, |state, _| !state.is_empty()).unwrap_or(false);
-                if there {
+                let there = self
+                    .read(target, |state, _| state.check_fence(OPERATION, fence).map(|()| !state.is_empty()));
+                if there.transpose()?.unwrap_or(false) {
                     return Err(target_is_there());
                 }
                 return check_fork(up_to, Seq::ZERO).and(Err(nothing_to_fork()));
@@ -142,6 +169,7 @@ impl InMemoryHistoryProvider {
             let now = now_ms();
             from_live.expire(&self.backend, now);
             to_live.expire(&self.backend, now);
+            to_live.check_fence(OPERATION, fence)?;
             if !to_live.is_empty() {
                 return Err(target_is_there());
             }
@@ -153,6 +181,9 @@ impl InMemoryHistoryProvider {
             } else {
                 to_live.append(OPERATION, &self.backend, copied, None)
             };
+            if done.is_ok() {
+                to_live.raise_fence(fence);
+            }
             drop((from_state, to_state));
             to.notify_followers();
             if done.is_err() {
@@ -208,6 +239,7 @@ impl Store for InMemoryHistoryProvider {
             RequestOption::AppendIfLast,
             RequestOption::RemoveIfLast,
             RequestOption::RemoveIdempotencyKey,
+            RequestOption::Fence,
             RequestOption::MessagesOfAgents,
             RequestOption::MessagesOfRoles,
         ])
@@ -251,8 +283,10 @@ impl HistoryProvider for InMemoryHistoryProvider {
             if let Some((key, digest)) = &key
                 && let Some(first_answer) = state.repeated(key, digest)?
             {
+                state.raise_fence(options.fence);
                 return Ok(first_answer);
             }
+            state.check_fence(OPERATION, options.fence)?;
             check_if_last(OPERATION, options.if_last, state.last())?;
             let appended = state.append(OPERATION, &self.backend, messages, key)?;
             match options.ttl {
@@ -260,6 +294,7 @@ impl HistoryProvider for InMemoryHistoryProvider {
                 None if state.has_life() => state.touch(now_ms()),
                 None => {}
             }
+            state.raise_fence(options.fence);
             Ok(appended)
         })
     }
@@ -300,20 +335,13 @@ impl HistoryProvider for InMemoryHistoryProvider {
         Ok(info.unwrap_or_else(|| ThreadInfo::new(thread.clone(), 0, 0, Seq::ZERO)))
     }
 
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
-        let removed = self.threads.change(&self.backend, thread, |state| {
-            state.expire(&self.backend, now_ms());
-            state.clear(&self.backend)
-        });
-        Ok(removed.unwrap_or(0))
+    async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
+        self.change_fenced("history.clear", thread, fence, |state| state.clear(&self.backend))
     }
 
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
-        let removed = self.threads.change(&self.backend, thread, |state| {
-            state.expire(&self.backend, now_ms());
-            state.clear_run(&self.backend, run)
-        });
-        Ok(removed.unwrap_or(0))
+    async fn clear_run(&self, thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> Result<u64> {
+        let clear = |state: &mut ThreadState| state.clear_run(&self.backend, run);
+        self.change_fenced("history.clear_run", thread, fence, clear)
     }
 
     async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
@@ -334,16 +362,30 @@ impl HistoryProvider for InMemoryHistoryProvider {
         })
     }
 
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+    async fn fork(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
+        check_token("history.fork", fence)?;
         if source == target {
             return Err(target_is_there());
         }
-        self.fork_locked(source, target, up_to)
+        self.fork_locked(source, target, up_to, fence)
     }
 
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        self.write("history.replace", thread, |state| state.replace(&self.backend, replacement))
+        const OPERATION: &str = "history.replace";
+        let fence = replacement.fence;
+        self.write(OPERATION, thread, |state| {
+            state.check_fence(OPERATION, fence)?;
+            let replaced = state.replace(&self.backend, replacement)?;
+            state.raise_fence(fence);
+            Ok(replaced)
+        })
     }
 
     async fn list_threads(
@@ -377,25 +419,25 @@ impl HistoryProvider for InMemoryHistoryProvider {
         Ok(Page::from_surplus(found, page.limit, |info| info.thread.clone()))
     }
 
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
-        check_ttl(ttl)?;
-        let set = self.threads.change(&self.backend, thread, |state| {
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> Result<()> {
+        const OPERATION: &str = "history.set_ttl";
+        check_ttl(ttl, fence)?;
+        let set = self.threads.change(&self.backend, thread, |state| -> Result<bool> {
             let now = now_ms();
             state.expire(&self.backend, now);
+            state.check_fence(OPERATION, fence)?;
             let there = !state.is_empty();
             if there {
                 state.set_ttl(ttl, now);
+                state.raise_fence(fence);
             }
-            there
+            Ok(there)
         });
-        if set == Some(true) {
+        if set.transpose()? == Some(true) {
             Ok(())
         } else {
-            Err(Error::new(
-                ErrorKind::NotFound,
-                "history.set_ttl",
-                "the thread has no messages; append a message first",
-            ))
+            let message = "the thread has no messages; append a message first";
+            Err(Error::new(ErrorKind::NotFound, OPERATION, message))
         }
     }
 

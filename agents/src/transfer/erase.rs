@@ -1,6 +1,7 @@
 //! Erasure on request, with a check that nothing remains.
 
 use super::source::lacking;
+use larder_kernel::storage::history::fence_of;
 use larder_kernel::{AgentId, BoardId, Contract, PageRequest, Result, SessionId, StoreSet, Thread};
 
 use super::source::Source;
@@ -104,7 +105,12 @@ async fn threads(side: &StoreSet, whose: &Whose, clear: bool) -> Result<u64> {
         for info in listed.items.iter().filter(|info| whose.has_thread(&info.thread)) {
             found += 1;
             if clear {
-                store.clear(&info.thread).await?;
+                let cleared = store.clear(&info.thread, None).await;
+                // An erasure is the decision of the operator, so it also clears a thread that is fenced.
+                match cleared.as_ref().err().and_then(fence_of) {
+                    Some(fence) => store.clear(&info.thread, Some(fence)).await?,
+                    None => cleared?,
+                };
             }
         }
         let Some(next) = listed.next else { return Ok(found) };
@@ -126,5 +132,54 @@ async fn boards(side: &StoreSet, whose: &Whose, delete: bool) -> Result<u64> {
         }
         let Some(next) = listed.next else { return Ok(found) };
         page = PageRequest::after(next, PAGE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use larder_kernel::{
+        AppendOptions, ChatMessage, ErrorKind, FencingToken, HistoryProvider, HistoryProviderExt, Namespace,
+    };
+
+    use super::*;
+    use crate::storage::{InMemoryHistoryProvider, MemoryBackend};
+    use crate::transfer::{Existing, Watch, copy};
+
+    fn store() -> Arc<InMemoryHistoryProvider> {
+        Arc::new(InMemoryHistoryProvider::open(&MemoryBackend::new(), Namespace::new("n").unwrap()))
+    }
+
+    async fn fenced(thread: &Thread) -> Arc<InMemoryHistoryProvider> {
+        let (store, options) = (store(), AppendOptions::default().with_fence(FencingToken::new(7)));
+        store.append_many(thread, vec![ChatMessage::user("1")], options).await.unwrap();
+        store
+    }
+
+    #[tokio::test]
+    async fn an_erasure_also_clears_a_fenced_thread() {
+        let thread = Thread::new("a", "s").unwrap();
+        let store = fenced(&thread).await;
+        let side = StoreSet::new().with_history(store.clone());
+        let whose = Whose::default().with_agent(thread.agent.clone());
+        let erased = erase_of(&side, &whose).await.unwrap();
+        assert_eq!((erased[0].before, erased[0].left), (1, 0));
+        // The fence stays, because the writers did not give it up.
+        let refused = store.append(&thread, ChatMessage::user("2")).await.unwrap_err();
+        assert_eq!((refused.kind(), fence_of(&refused)), (ErrorKind::Conflict, Some(FencingToken::new(7))));
+    }
+
+    #[tokio::test]
+    async fn a_copy_does_not_carry_the_fence() {
+        let thread = Thread::new("a", "s").unwrap();
+        let source = Source::from(StoreSet::new().with_history(fenced(&thread).await));
+        let target = store();
+        let side = StoreSet::new().with_history(target.clone());
+        let history = [Contract::History];
+        let copied = copy(&source, &side, &history, Existing::Refuse, &Watch::nobody()).await.unwrap();
+        assert!(copied[0].is_equal());
+        target.append(&thread, ChatMessage::user("2")).await.unwrap();
+        assert_eq!(target.count_messages(&thread).await.unwrap(), 2);
     }
 }

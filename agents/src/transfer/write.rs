@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
 /// Removes the thread, board or collection of the record.
 pub(crate) async fn clear(target: &StoreSet, record: &Record) -> Result<()> {
     match record {
-        Record::Message(message) => target.history()?.clear(&message.thread).await.map(drop),
+        Record::Message(message) => target.history()?.clear(&message.thread, None).await.map(drop),
         Record::Collection(collection) => {
             target.vectors()?.drop_collection(&collection.collection).await.map(drop)
         }

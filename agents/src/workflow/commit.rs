@@ -53,7 +53,7 @@ impl Workflow {
             next.token = unique();
             match chore {
                 Chore::Clear { thread } => {
-                    self.history.clear(&thread).await?;
+                    self.history.clear(&thread, None).await?;
                 }
                 Chore::Copy { threads } => self.copy(&threads).await?,
                 Chore::Append { thread, turn, messages } => {

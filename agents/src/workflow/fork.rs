@@ -84,7 +84,7 @@ impl Workflow {
     /// Copies the conversations that are not copied yet.
     pub(crate) async fn copy(&self, threads: &[Copied]) -> Result<()> {
         for Copied { from, to, up_to, .. } in threads {
-            match self.history.fork(from, to, Some(*up_to)).await {
+            match self.history.fork(from, to, Some(*up_to), None).await {
                 // An earlier attempt copied it, or the source has expired.
                 Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {}
                 other => {

@@ -243,7 +243,7 @@ impl Workflow {
         // Another worker may have left the state and cleared the conversation before these messages were
         // written.
         if transient && self.load().await?.0.anchor != turn.source {
-            self.history.clear(&thread).await?;
+            self.history.clear(&thread, None).await?;
         }
         Ok(())
     }

@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{Error, ErrorKind, Outcome};
+use larder_kernel::storage::history::fenced_off;
+use larder_kernel::{Error, ErrorKind, FencingToken, Outcome};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use super::format::{WRONG_FORMAT, wrong_format};
+
+/// The error code that `larder.fenced` raises for a write whose fencing token is missing or too low. Its
+/// detail is the thread's token.
+const FENCED_OFF: &str = "LF002";
 
 /// A failure inside a job: an error of the contract or of the database. `?` converts both.
 #[derive(Debug)]
@@ -232,6 +237,11 @@ fn from_server(error: &dyn sqlx::error::DatabaseError, operation: &'static str) 
         && let Some(refused) = database_error.and_then(|error| wrong_format(operation, error.detail()?))
     {
         return refused;
+    }
+    if code == FENCED_OFF
+        && let Some(token) = database_error.and_then(|error| error.detail()?.parse().ok())
+    {
+        return fenced_off(operation, FencingToken::new(token));
     }
     let (kind, message) = of_pooler(error).unwrap_or_else(|| describe(&code));
     // A server that shuts down may have the commit on its disk already.

@@ -22,12 +22,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
     check_after, check_append, check_before, check_limit, check_remove, check_replace, check_tail_matching,
-    check_ttl,
+    check_token, check_ttl,
 };
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq,
-    StoredMessage, Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, FencingToken, Forked, HistoryEvents,
+    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement,
+    Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::engine::Engine;
@@ -131,6 +131,7 @@ store! {
         AppendIfLast,
         RemoveIfLast,
         RemoveIdempotencyKey,
+        Fence,
         MessagesOfAgents,
         MessagesOfRoles
     ],
@@ -158,8 +159,8 @@ impl HistoryProvider for PostgresHistoryProvider {
             prepare(APPEND, messages, options.idempotency_key, |messages| Batch::new(APPEND, messages))
                 .await?;
         let repeatable = key.is_some();
-        let (address, ttl, if_last) = (self.address(thread), options.ttl, options.if_last);
-        let append = write::Append { address, batch, key, ttl, if_last };
+        let AppendOptions { ttl, if_last, fence, .. } = options;
+        let append = write::Append { address: self.address(thread), batch, key, ttl, if_last, fence };
         let appended = append_batcher::append(&self.appends, append).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
@@ -200,16 +201,23 @@ impl HistoryProvider for PostgresHistoryProvider {
         info.await
     }
 
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
+    async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
+        const OPERATION: &str = "history.clear";
+        check_token(OPERATION, fence)?;
         let address = self.address(thread);
-        self.engine.statement("history.clear", &address, write::clear).await
+        let clear = self
+            .engine
+            .statement(OPERATION, &address, |sql, write, address| write::clear(sql, write, address, fence));
+        clear.await
     }
 
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+    async fn clear_run(&self, thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> Result<u64> {
+        const OPERATION: &str = "history.clear_run";
+        check_token(OPERATION, fence)?;
         let wanted = (self.address(thread), run.clone());
         self.engine
-            .statement("history.clear_run", &wanted, |sql, write, (address, run)| {
-                write::clear_run(sql, write, address, run)
+            .statement(OPERATION, &wanted, |sql, write, (address, run)| {
+                write::clear_run(sql, write, address, run, fence)
             })
             .await
     }
@@ -224,14 +232,22 @@ impl HistoryProvider for PostgresHistoryProvider {
         removed.await.map_err(|error| error.with_idempotent(repeatable))
     }
 
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+    async fn fork(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
+        const OPERATION: &str = "history.fork";
+        check_token(OPERATION, fence)?;
         if source == target {
             return Err(write::target_is_there());
         }
         let fork = (self.address(source), self.address(target), up_to);
         self.engine
-            .statement("history.fork", &fork, |sql, write, (source, target, up_to)| {
-                write::fork(sql, write, source, target, *up_to)
+            .statement(OPERATION, &fork, |sql, write, (source, target, up_to)| {
+                write::fork(sql, write, source, target, *up_to, fence)
             })
             .await
     }
@@ -239,10 +255,10 @@ impl HistoryProvider for PostgresHistoryProvider {
     async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages, .. } = replacement;
+        let Replacement { up_to, seen, messages, fence, .. } = replacement;
         let (batch, _) =
             prepare(OPERATION, messages, None, |messages| Batch::new(OPERATION, messages)).await?;
-        let replace = write::Replace { address: self.address(thread), batch, up_to, seen };
+        let replace = write::Replace { address: self.address(thread), batch, up_to, seen, fence };
         self.engine.statement(OPERATION, &replace, write::replace).await
     }
 
@@ -264,12 +280,12 @@ impl HistoryProvider for PostgresHistoryProvider {
         Ok(Page::from_surplus(found, limit, |info| info.thread.clone()))
     }
 
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> Result<()> {
         const OPERATION: &str = "history.set_ttl";
-        check_ttl(ttl)?;
+        check_ttl(ttl, fence)?;
         let address = self.address(thread);
         let set = self.engine.statement(OPERATION, &address, |sql, write, address| {
-            lifetime::set_ttl(sql, write, address, ttl)
+            lifetime::set_ttl(sql, write, address, ttl, fence)
         });
         if set.await? {
             Ok(())

@@ -23,8 +23,9 @@ pub(crate) const GENERATIONS: &str = include_str!("../../migrations/postgres/001
 const KEY_VALUE_BATCHES: &str = include_str!("../../migrations/postgres/0014_key_value_batches.sql");
 const APPEND_IF_LAST: &str = include_str!("../../migrations/postgres/0015_append_if_last.sql");
 const REMOVALS: &str = include_str!("../../migrations/postgres/0016_removals.sql");
+const FENCES: &str = include_str!("../../migrations/postgres/0017_fences.sql");
 const RELATIONSHIP_REVISIONS: &str =
-    include_str!("../../migrations/postgres/0017_relationship_revisions.sql");
+    include_str!("../../migrations/postgres/0018_relationship_revisions.sql");
 
 const OPERATION: &str = "postgres.open";
 
@@ -37,7 +38,14 @@ pub(crate) struct Schema {
 
 impl Schema {
     pub(crate) const CURRENT: Self = Self {
-        migrations: &[GENERATIONS, KEY_VALUE_BATCHES, APPEND_IF_LAST, REMOVALS, RELATIONSHIP_REVISIONS],
+        migrations: &[
+            GENERATIONS,
+            KEY_VALUE_BATCHES,
+            APPEND_IF_LAST,
+            REMOVALS,
+            FENCES,
+            RELATIONSHIP_REVISIONS,
+        ],
     };
 
     /// Returns the versions that this program supports. They are the format numbers of databases.

@@ -1,6 +1,7 @@
 //! Failures of a call to the server, and their translation to the caller's error.
 
-use larder_kernel::{Error, ErrorKind, Outcome};
+use larder_kernel::storage::history::fenced_off;
+use larder_kernel::{Error, ErrorKind, FencingToken, Outcome};
 use redis::{ErrorKind as Reported, RedisError, ServerErrorKind};
 
 use super::script::formats;
@@ -169,6 +170,10 @@ fn from_server(error: &RedisError, operation: &'static str, connecting: bool) ->
     use Outcome::{NotApplied, Unknown};
     if error.code() == Some("LARDERFORMAT") {
         return wrong_format(error.detail().unwrap_or_default(), operation);
+    }
+    if error.code() == Some("LARDERFENCE") {
+        let token = error.detail().unwrap_or_default().parse().map(FencingToken::new);
+        return token.map_or_else(|_| corrupt(operation), |token| fenced_off(operation, token));
     }
     let (kind, message, outcome) = match error.code().unwrap_or_default() {
         "WRONGPASS" => {

@@ -23,12 +23,12 @@ mod write;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    check_append, check_limit, check_remove, check_replace, check_tail_matching, check_ttl,
+    check_append, check_limit, check_remove, check_replace, check_tail_matching, check_token, check_ttl,
 };
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, HistoryProvider, MessageFilter,
-    Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq, StoredMessage,
-    Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, HistoryProvider,
+    MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq,
+    StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use super::engine::Engine;
@@ -84,6 +84,7 @@ store! {
         AppendIfLast,
         RemoveIfLast,
         RemoveIdempotencyKey,
+        Fence,
         MessagesOfAgents,
         MessagesOfRoles
     ],
@@ -104,7 +105,8 @@ impl HistoryProvider for RedisHistoryProvider {
                 .await?;
         let repeatable = key.is_some();
         let address = self.address(thread);
-        let options = write::Append { key, ttl: options.ttl, if_last: options.if_last };
+        let AppendOptions { ttl, if_last, fence, .. } = options;
+        let options = write::Append { key, ttl, if_last, fence };
         let appended = write::append(&self.index, &self.fast, &address, batch, options).await;
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
@@ -137,12 +139,14 @@ impl HistoryProvider for RedisHistoryProvider {
         read::settle(&self.engine, "history.thread_info", &self.address(thread)).await
     }
 
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
-        write::clear(&self.engine, &self.address(thread)).await
+    async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
+        check_token("history.clear", fence)?;
+        write::clear(&self.engine, &self.address(thread), fence).await
     }
 
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
-        write::clear_run(&self.engine, &self.address(thread), run).await
+    async fn clear_run(&self, thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> Result<u64> {
+        check_token("history.clear_run", fence)?;
+        write::clear_run(&self.engine, &self.address(thread), run, fence).await
     }
 
     async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
@@ -152,19 +156,26 @@ impl HistoryProvider for RedisHistoryProvider {
         removed.map_err(|error| error.with_idempotent(repeatable))
     }
 
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+    async fn fork(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
+        check_token("history.fork", fence)?;
         if source == target {
             return Err(fork::target_is_there());
         }
         let (source, target) = (self.address(source), self.address(target));
-        fork::fork(&self.engine, &self.index, &source, &target, up_to).await
+        fork::fork(&self.engine, &self.index, &source, &target, up_to, fence).await
     }
 
-    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+    async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages, .. } = replacement;
+        let messages = std::mem::take(&mut replacement.messages);
         let (batch, _) = prepare(REPLACE, messages, None, |messages| Batch::new(REPLACE, messages)).await?;
-        write::replace(&self.index, &self.address(thread), up_to, seen, batch).await
+        write::replace(&self.index, &self.address(thread), &replacement, batch).await
     }
 
     async fn list_threads(
@@ -181,9 +192,9 @@ impl HistoryProvider for RedisHistoryProvider {
         Ok(Page::from_surplus(found, page.limit, |info| info.thread.clone()))
     }
 
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
-        check_ttl(ttl)?;
-        write::set_ttl(&self.engine, &self.address(thread), ttl).await
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> Result<()> {
+        check_ttl(ttl, fence)?;
+        write::set_ttl(&self.engine, &self.address(thread), ttl, fence).await
     }
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {

@@ -24,12 +24,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
-    check_append, check_limit, check_remove, check_replace, check_tail_matching, check_ttl,
+    check_append, check_limit, check_remove, check_replace, check_tail_matching, check_token, check_ttl,
 };
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq,
-    StoredMessage, Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, FencingToken, Forked, HistoryEvents,
+    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement,
+    Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 use rusqlite::Connection;
 
@@ -123,12 +123,14 @@ impl SqliteHistoryProvider {
         &self,
         operation: &'static str,
         thread: &Thread,
+        fence: Option<FencingToken>,
         job: impl FnOnce(&Connection, &mut ThreadRow) -> Fallible<T> + Send + 'static,
     ) -> Result<T> {
         let address = self.address(thread);
         let job = move |sql: &Connection| {
             let Some(mut row) = ThreadRow::find(sql, &address)? else { return Ok(T::default()) };
             row.expire(sql, now_ms())?;
+            row.check_fence(operation, fence)?;
             let answer = job(sql, &mut row)?;
             row.save(sql)?;
             Ok(answer)
@@ -147,6 +149,7 @@ store! {
         AppendIfLast,
         RemoveIfLast,
         RemoveIdempotencyKey,
+        Fence,
         MessagesOfAgents,
         MessagesOfRoles
     ],
@@ -175,7 +178,7 @@ impl HistoryProvider for SqliteHistoryProvider {
         })
         .await?;
         let address = self.address(thread);
-        let options = write::Append { key, ttl: options.ttl, if_last: options.if_last };
+        let options = write::Append { key, ttl: options.ttl, if_last: options.if_last, fence: options.fence };
         let job = move |sql: &Connection| write::append(sql, &address, &messages, &options);
         self.engine.write(OPERATION, job).await?
     }
@@ -222,13 +225,25 @@ impl HistoryProvider for SqliteHistoryProvider {
         row.unwrap_or_default().info(thread.clone()).map_err(|failure| failure.into_error(OPERATION))
     }
 
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
-        self.change("history.clear", thread, |sql, row| row.clear(sql)).await
+    async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
+        const OPERATION: &str = "history.clear";
+        check_token(OPERATION, fence)?;
+        let job = move |sql: &Connection, row: &mut ThreadRow| {
+            row.raise_fence(sql, fence)?;
+            row.clear(sql)
+        };
+        self.change(OPERATION, thread, fence, job).await
     }
 
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+    async fn clear_run(&self, thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> Result<u64> {
+        const OPERATION: &str = "history.clear_run";
+        check_token(OPERATION, fence)?;
         let run = run.clone();
-        self.change("history.clear_run", thread, move |sql, row| write::clear_run(sql, row, &run)).await
+        let job = move |sql: &Connection, row: &mut ThreadRow| {
+            row.raise_fence(sql, fence)?;
+            write::clear_run(sql, row, &run)
+        };
+        self.change(OPERATION, thread, fence, job).await
     }
 
     async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
@@ -237,23 +252,30 @@ impl HistoryProvider for SqliteHistoryProvider {
         self.engine.write("history.remove", move |sql| removal::remove(sql, &address, &removal)).await?
     }
 
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+    async fn fork(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
         const OPERATION: &str = "history.fork";
+        check_token(OPERATION, fence)?;
         if source == target {
             return Err(write::target_exists());
         }
         let (source, target) = (self.address(source), self.address(target));
-        self.engine.write(OPERATION, move |sql| write::fork(sql, &source, &target, up_to)).await
+        self.engine.write(OPERATION, move |sql| write::fork(sql, &source, &target, up_to, fence)).await
     }
 
-    async fn replace(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
+    async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
         const OPERATION: &str = "history.replace";
         check_replace(&replacement)?;
-        let Replacement { up_to, seen, messages, .. } = replacement;
+        let messages = std::mem::take(&mut replacement.messages);
         let (messages, _) =
             prepare(OPERATION, messages, None, |messages| Encoded::all(OPERATION, messages)).await?;
         let address = self.address(thread);
-        let job = move |sql: &Connection| write::replace(sql, &address, up_to, seen, &messages);
+        let job = move |sql: &Connection| write::replace(sql, &address, &replacement, &messages);
         self.engine.write(OPERATION, job).await?
     }
 
@@ -270,23 +292,22 @@ impl HistoryProvider for SqliteHistoryProvider {
         Ok(Page::from_surplus(found, limit, |info| info.thread.clone()))
     }
 
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
-        check_ttl(ttl)?;
-        let job = move |_: &Connection, row: &mut ThreadRow| {
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> Result<()> {
+        const OPERATION: &str = "history.set_ttl";
+        check_ttl(ttl, fence)?;
+        let job = move |sql: &Connection, row: &mut ThreadRow| {
             let there = row.messages > 0;
             if there {
                 row.set_ttl(ttl, now_ms());
+                row.raise_fence(sql, fence)?;
             }
             Ok(there)
         };
-        if self.change("history.set_ttl", thread, job).await? {
+        if self.change(OPERATION, thread, fence, job).await? {
             Ok(())
         } else {
-            Err(Error::new(
-                ErrorKind::NotFound,
-                "history.set_ttl",
-                "the thread has no messages; append a message first",
-            ))
+            let message = "the thread has no messages; append a message first";
+            Err(Error::new(ErrorKind::NotFound, OPERATION, message))
         }
     }
 

@@ -14,7 +14,8 @@ const BASELINE: i64 = 6;
 const BASELINE_TABLES: &str = include_str!("../../migrations/sqlite/0006_baseline.sql");
 const GENERATIONS: &str = include_str!("../../migrations/sqlite/0007_generations.sql");
 const REMOVALS: &str = include_str!("../../migrations/sqlite/0008_removals.sql");
-const RELATIONSHIP_REVISIONS: &str = include_str!("../../migrations/sqlite/0009_relationship_revisions.sql");
+const FENCES: &str = include_str!("../../migrations/sqlite/0009_fences.sql");
+const RELATIONSHIP_REVISIONS: &str = include_str!("../../migrations/sqlite/0010_relationship_revisions.sql");
 
 const OPERATION: &str = "sqlite.open";
 
@@ -26,7 +27,8 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) const CURRENT: Self = Self { migrations: &[GENERATIONS, REMOVALS, RELATIONSHIP_REVISIONS] };
+    pub(crate) const CURRENT: Self =
+        Self { migrations: &[GENERATIONS, REMOVALS, FENCES, RELATIONSHIP_REVISIONS] };
 
     /// Returns the versions that this program supports. They are the format numbers of files.
     pub(crate) fn formats(self) -> Formats {

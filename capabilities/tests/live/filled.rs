@@ -66,10 +66,10 @@ async fn fill_history(stores: &StoreSet) {
     };
     let (cleared, replaced, ending) =
         (append("cleared").await, append("replaced").await, append("ending").await);
-    history.clear(&cleared).await.unwrap();
+    history.clear(&cleared, None).await.unwrap();
     let summary = Replacement::new(Seq::new(1), vec![ChatMessage::user("summary")]).with_seen(Seq::new(2));
     history.replace(&replaced, summary).await.unwrap();
-    history.set_ttl(&ending, Some(Ttl::fixed(HOUR))).await.unwrap();
+    history.set_ttl(&ending, Some(Ttl::fixed(HOUR)), None).await.unwrap();
     // The popped message is kept.
     let pop = Removal::newest(1).with_idempotency_key(IdempotencyKey::new("pop").unwrap());
     let by_number = Removal::numbers([Seq::new(1)]);

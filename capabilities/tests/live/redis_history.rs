@@ -105,7 +105,7 @@ async fn numbers_end() {
     assert_eq!(seqs(store.tail(&thread, Some(Seq::new(SEQ_MAX)), 1).await.unwrap()), [SEQ_MAX - 1]);
     assert_eq!(seqs(store.page_after(&thread, Seq::new(SEQ_MAX - 1), 9).await.unwrap()), [SEQ_MAX]);
     // The index of runs is exact at the maximum, too, and removals still get numbers.
-    assert_eq!(store.clear_run(&thread, &run("r")).await.unwrap(), 2);
+    assert_eq!(store.clear_run(&thread, &run("r"), None).await.unwrap(), 2);
     assert_eq!(seqs(store.tail(&thread, None, 9).await.unwrap()), [SEQ_MAX]);
     assert_eq!(store.thread_info(&thread).await.unwrap().last.get(), SEQ_MAX + 1);
     store.erase().await.unwrap();
@@ -134,7 +134,7 @@ async fn large_histories_are_stored_compressed(variable: &str) {
     let found = store.tail_matching(&thread, &only, None, 2).await.unwrap();
     assert_eq!(found.iter().map(|stored| &*stored.message.text).collect::<Vec<_>>(), [text(298), text(299)]);
     let fork = Thread::new("agent", "fork").unwrap();
-    store.fork(&thread, &fork, None).await.unwrap();
+    store.fork(&thread, &fork, None, None).await.unwrap();
     assert_eq!(
         store.tail(&fork, None, 1).await.unwrap()[0].message,
         store.tail(&thread, None, 1).await.unwrap()[0].message
@@ -206,7 +206,7 @@ async fn a_key_of_somebody_else() {
     let tagged = || ChatMessage::user("x").with_run(run("r"));
     let results = [
         store.append_many(&thread, vec![tagged()], AppendOptions::default()).await.err(),
-        store.clear(&thread).await.err(),
+        store.clear(&thread, None).await.err(),
         store.replace(&thread, Replacement::new(Seq::new(1), vec![tagged()])).await.err(),
     ];
     for error in results {
@@ -278,7 +278,7 @@ async fn leaves_and_returns() {
     for session in ["a", "b", "c"] {
         store.append(&thread(session), ChatMessage::user("x")).await.unwrap();
     }
-    store.clear(&thread("b")).await.unwrap();
+    store.clear(&thread("b"), None).await.unwrap();
     assert_eq!(listed(&store).await, ["a", "c"]);
     let key = format!("larder:{{threads:{namespace}}}:listed");
     let mut plain = plain_connection().await;
@@ -304,13 +304,13 @@ async fn a_fork_dropped_midway() {
     }
     let mut plain = plain_connection().await;
     for step in 1..40_u64 {
-        let fork = store.fork(&source, &target, None);
+        let fork = store.fork(&source, &target, None, None);
         let forked = tokio::time::timeout(Duration::from_millis(step), fork).await;
         let count = store.count_messages(&target).await.unwrap();
         assert!(count == 0 || count == 3_000, "{count} after {step} ms");
         if forked.is_ok() || count > 0 {
             assert_eq!(count, 3_000);
-            store.clear(&target).await.unwrap();
+            store.clear(&target, None).await.unwrap();
         }
     }
     // The temporary keys have an expiry.
@@ -355,7 +355,7 @@ async fn counts_of_a_long_thread() {
         check(&format!("replaced up to {up_to}")).await;
     }
     let of_run = check("before the clear of a run").await;
-    assert_eq!(store.clear_run(&thread, &run("r1")).await.unwrap(), of_run);
+    assert_eq!(store.clear_run(&thread, &run("r1"), None).await.unwrap(), of_run);
     assert_eq!(check("after the clear of a run").await, 0);
     let last = store.thread_info(&thread).await.unwrap().last;
     store.replace(&thread, Replacement::new(last, placed)).await.unwrap();
@@ -374,7 +374,7 @@ async fn all_are_listed(variable: &str) {
             store.append(&thread, ChatMessage::user("x")).await.unwrap();
             step += 3;
             if step.is_multiple_of(2) {
-                store.clear(&thread).await.unwrap();
+                store.clear(&thread, None).await.unwrap();
             }
         }
     };

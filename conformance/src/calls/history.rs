@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
-    AgentId, AgentRole, AppendOptions, Appended, ChatMessage, HistoryEvent, HistoryProvider,
+    AgentId, AgentRole, AppendOptions, Appended, ChatMessage, FencingToken, HistoryEvent, HistoryProvider,
     HistoryProviderExt, IdempotencyKey, MessageFilter, PageRequest, Removal, Replacement, Result, RunId, Seq,
     Thread, Ttl,
 };
@@ -75,6 +75,15 @@ calls! { History, history;
         let options = AppendOptions::default().with_if_last(Seq::new(6));
         store.append_many(&thread()?, batch("more")?, options).await
     }
+    "append_many/with_a_token" => |store| {
+        let options = AppendOptions::default().with_fence(FencingToken::new(3));
+        store.append_many(&thread()?, batch("more")?, options).await
+    }
+    "append_many/with_a_lower_token" => |store| {
+        let fence = |number| AppendOptions::default().with_fence(FencingToken::new(number));
+        store.append_many(&thread()?, batch("more")?, fence(3)).await?;
+        store.append_many(&thread()?, batch("never")?, fence(2)).await
+    }
     "get_messages" => |store| { store.get_messages(&thread()?, 1, 10).await }
     "tail" => |store| { store.tail(&thread()?, None, 10).await }
     "tail/before" => |store| { store.tail(&thread()?, Some(Seq::new(4)), 10).await }
@@ -88,8 +97,9 @@ calls! { History, history;
     }
     "page_after" => |store| { store.page_after(&thread()?, Seq::new(1), 10).await }
     "thread_info" => |store| { store.thread_info(&thread()?).await }
-    "clear" => |store| { store.clear(&thread()?).await }
-    "clear_run" => |store| { store.clear_run(&thread()?, &RunId::new("run")?).await }
+    "clear" => |store| { store.clear(&thread()?, None).await }
+    "clear/with_a_token" => |store| { store.clear(&thread()?, Some(FencingToken::new(3))).await }
+    "clear_run" => |store| { store.clear_run(&thread()?, &RunId::new("run")?, None).await }
     "remove" => |store| { store.remove(&thread()?, Removal::numbers([2, 3, 9].map(Seq::new))).await }
     "remove/after" => |store| { store.remove(&thread()?, Removal::after(Seq::new(2))).await }
     "remove/newest" => |store| { store.remove(&thread()?, Removal::newest(2)).await }
@@ -100,12 +110,12 @@ calls! { History, history;
         store.remove(&thread()?, Removal::newest(2).with_if_last(Seq::new(6))).await
     }
     "remove/of_nothing" => |store| { store.remove(&Thread::new("agent", "their")?, Removal::newest(2)).await }
-    "fork" => |store| { store.fork(&thread()?, &Thread::new("agent", "copy")?, None).await }
+    "fork" => |store| { store.fork(&thread()?, &Thread::new("agent", "copy")?, None, None).await }
     "fork/up_to" => |store| {
-        store.fork(&thread()?, &Thread::new("new", "copy")?, Some(Seq::new(3))).await
+        store.fork(&thread()?, &Thread::new("new", "copy")?, Some(Seq::new(3)), None).await
     }
     "fork/of_nothing" => |store| {
-        store.fork(&Thread::new("their", "session")?, &Thread::new("new", "copy")?, None).await
+        store.fork(&Thread::new("their", "session")?, &Thread::new("new", "copy")?, None, None).await
     }
     "replace" => |store| {
         let summary = vec![ChatMessage::system("summary"), ChatMessage::system("of it")];
@@ -117,11 +127,11 @@ calls! { History, history;
     }
     "list_threads/after" => |store| { store.list_threads(None, PageRequest::after(thread()?, 10)).await }
     "set_ttl" => |store| {
-        store.set_ttl(&thread()?, Some(Ttl::fixed(Duration::from_secs(3_600)))).await
+        store.set_ttl(&thread()?, Some(Ttl::fixed(Duration::from_secs(3_600))), None).await
     }
     "set_ttl/of_nothing" => |store| {
         let hour = Ttl::fixed(Duration::from_secs(3_600));
-        store.set_ttl(&Thread::new("agent", "their")?, Some(hour)).await
+        store.set_ttl(&Thread::new("agent", "their")?, Some(hour), None).await
     }
     "subscribe" => |store| { events(store, Seq::ZERO, 4).await }
     "subscribe/live" => |store| {

@@ -7,19 +7,22 @@ mod state;
 use std::sync::Arc;
 
 use larder_kernel::{
-    AppendOptions, Capabilities, ChatMessage, Contract, HistoryProvider, IdempotencyKey, Removal,
-    Replacement, Result, RunId, Seq, StoredMessage, Thread,
+    AppendOptions, Capabilities, ChatMessage, Contract, FencingToken, HistoryProvider, IdempotencyKey,
+    Removal, Replacement, Result, RunId, Seq, StoredMessage, Thread,
 };
 use serde::{Deserialize, Serialize};
 
 use self::state::State;
-use super::check::{Reply, Spec};
+use super::check::{RecordOf, Reply, Spec};
 use super::rng::Rng;
 use super::subject::{Subject, Turn, number_in};
 use crate::harness::StoreSet;
 
 /// The number of keys that the clients share, so that several clients append with the same key.
 const KEYS: u8 = 3;
+/// The number of the first call of a client that carries a fencing token. A fence is never removed, so
+/// earlier calls have none.
+const FENCED_FROM: u8 = 8;
 
 /// A thread.
 pub(crate) struct OneThread;
@@ -48,15 +51,15 @@ impl Batch {
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Op {
-    Append { batch: Batch, key: Option<u8>, if_last: Option<i64> },
+    Append { batch: Batch, key: Option<u8>, if_last: Option<i64>, fence: Option<u8> },
     Get { offset: u8, limit: u8 },
     Tail { before: Option<i64>, limit: u8 },
     After { after: i64, limit: u8 },
     Info,
-    Clear,
-    ClearRun { run: u8 },
-    Pop { count: u8 },
-    Replace { up_to: i64, seen: i64, batch: Batch },
+    Clear { fence: Option<u8> },
+    ClearRun { run: u8, fence: Option<u8> },
+    Pop { count: u8, fence: Option<u8> },
+    Replace { up_to: i64, seen: i64, batch: Batch, fence: Option<u8> },
 }
 
 /// A result.
@@ -68,6 +71,24 @@ pub(crate) enum Answer {
     Removed(u64),
     Popped { messages: Vec<(i64, u32)>, last: i64 },
     Replaced { removed: u64, seq: i64 },
+}
+
+impl Op {
+    /// Returns the fencing token of a write, or none; `None` for a read.
+    fn fence(&self) -> Option<Option<u8>> {
+        match *self {
+            Self::Append { fence, .. }
+            | Self::Clear { fence }
+            | Self::ClearRun { fence, .. }
+            | Self::Pop { fence, .. }
+            | Self::Replace { fence, .. } => Some(fence),
+            Self::Get { .. } | Self::Tail { .. } | Self::After { .. } | Self::Info => None,
+        }
+    }
+}
+
+fn token(fence: Option<u8>) -> Option<FencingToken> {
+    fence.map(|number| FencingToken::new(number.into()))
 }
 
 /// The client's knowledge of the thread.
@@ -87,16 +108,15 @@ impl Spec for OneThread {
     }
 
     fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
-        let writes = matches!(
-            op,
-            Op::Append { .. } | Op::Clear | Op::ClearRun { .. } | Op::Pop { .. } | Op::Replace { .. }
-        );
+        let Some(fence) = op.fence() else { return false };
         let nothing = match reply {
-            Reply::Refused(_) | Reply::Answered(Answer::Removed(0)) => true,
-            Reply::Answered(Answer::Popped { messages, .. }) => messages.is_empty(),
+            Reply::Refused(_) => true,
+            // A write that finds nothing raises the fence.
+            Reply::Answered(Answer::Removed(0)) => fence.is_none(),
+            Reply::Answered(Answer::Popped { messages, .. }) => messages.is_empty() && fence.is_none(),
             _ => false,
         };
-        writes && !nothing
+        !nothing
     }
 }
 
@@ -136,17 +156,24 @@ fn seen(stored: &[StoredMessage]) -> Answer {
     Answer::Messages(placed(stored))
 }
 
+/// Returns the token of a write: none at first, and later a number that grows with the client's calls.
+fn fence(rng: &mut Rng, turn: Turn) -> Option<u8> {
+    (turn.number >= FENCED_FROM && rng.percent(90)).then(|| turn.number / 2 + rng.below(2))
+}
+
 fn append(memory: &Memory, rng: &mut Rng, turn: Turn) -> Op {
+    let fence = fence(rng, turn);
     let count = rng.below(3) + 1;
     if rng.percent(70) {
         let if_last = rng.percent(25).then_some(memory.last);
-        return Op::Append { batch: Batch { first: turn.value() * 10, count }, key: None, if_last };
+        let batch = Batch { first: turn.value() * 10, count };
+        return Op::Append { batch, key: None, if_last, fence };
     }
     // The same key usually has the same messages, but not always.
     let key = rng.below(KEYS);
     let other = u32::from(rng.percent(15));
     let batch = Batch { first: 90_000 + u32::from(key) * 100 + other * 10, count: key + 1 };
-    Op::Append { batch, key: Some(key), if_last: None }
+    Op::Append { batch, key: Some(key), if_last: None, fence }
 }
 
 fn replace(memory: &Memory, rng: &mut Rng, turn: Turn) -> Option<Op> {
@@ -154,7 +181,7 @@ fn replace(memory: &Memory, rng: &mut Rng, turn: Turn) -> Option<Op> {
     let up_to = rng.of(&memory.places)?.max(0);
     let seen = if rng.percent(30) { up_to } else { memory.last.max(up_to) };
     let batch = Batch { first: turn.value() * 10, count: rng.below(3) + 1 };
-    Some(Op::Replace { up_to, seen, batch })
+    Some(Op::Replace { up_to, seen, batch, fence: fence(rng, turn) })
 }
 
 impl Subject for OneThread {
@@ -179,9 +206,9 @@ impl Subject for OneThread {
             60..64 => Op::Tail { before: rng.of(&memory.places), limit: rng.below(6) },
             64..72 => Op::After { after: memory.last, limit: 100 },
             72..80 => Op::Info,
-            80..84 => Op::Clear,
-            84..87 => Op::ClearRun { run: rng.below(2) + 1 },
-            87..91 => Op::Pop { count: rng.below(3) + 1 },
+            80..84 => Op::Clear { fence: fence(rng, turn) },
+            84..87 => Op::ClearRun { run: rng.below(2) + 1, fence: fence(rng, turn) },
+            87..91 => Op::Pop { count: rng.below(3) + 1, fence: fence(rng, turn) },
             _ => replace(memory, rng, turn).unwrap_or(Op::Info),
         }
     }
@@ -189,8 +216,9 @@ impl Subject for OneThread {
     async fn call(store: &Self::Store, op: &Op) -> Result<Answer> {
         let thread = thread()?;
         match *op {
-            Op::Append { batch, key, if_last } => {
+            Op::Append { batch, key, if_last, fence } => {
                 let mut options = AppendOptions::default().with_if_last(if_last.map(Seq::new));
+                options = options.with_fence(token(fence));
                 if let Some(key) = key {
                     options = options.with_idempotency_key(IdempotencyKey::new(format!("key{key}"))?);
                 }
@@ -210,14 +238,19 @@ impl Subject for OneThread {
                 let info = store.thread_info(&thread).await?;
                 Ok(Answer::Info { messages: info.messages, bytes: info.bytes, last: info.last.get() })
             }
-            Op::Clear => Ok(Answer::Removed(store.clear(&thread).await?)),
-            Op::ClearRun { run } => Ok(Answer::Removed(store.clear_run(&thread, &self::run(run)?).await?)),
-            Op::Pop { count } => {
-                let removed = store.remove(&thread, Removal::newest(count.into())).await?;
+            Op::Clear { fence } => Ok(Answer::Removed(store.clear(&thread, token(fence)).await?)),
+            Op::ClearRun { run, fence } => {
+                let cleared = store.clear_run(&thread, &self::run(run)?, token(fence)).await?;
+                Ok(Answer::Removed(cleared))
+            }
+            Op::Pop { count, fence } => {
+                let removal = Removal::newest(count.into()).with_fence(token(fence));
+                let removed = store.remove(&thread, removal).await?;
                 Ok(Answer::Popped { messages: placed(&removed.messages), last: removed.last.get() })
             }
-            Op::Replace { up_to, seen, batch } => {
+            Op::Replace { up_to, seen, batch, fence } => {
                 let replacement = Replacement::new(Seq::new(up_to), messages(batch)?);
+                let replacement = replacement.with_fence(token(fence));
                 let done = store.replace(&thread, replacement.with_seen(Seq::new(seen))).await?;
                 Ok(Answer::Replaced { removed: done.removed, seq: done.seq.get() })
             }
@@ -251,7 +284,7 @@ impl Subject for OneThread {
             (Op::Append { .. }, _) => "HIST-005",
             (Op::Get { .. } | Op::Tail { .. } | Op::After { .. }, _) => "HIST-004",
             (Op::Info, _) => "HIST-031",
-            (Op::Clear, _) => "HIST-034",
+            (Op::Clear { .. }, _) => "HIST-034",
             (Op::ClearRun { .. }, _) => "HIST-038",
             (Op::Pop { .. }, _) => "HIST-116",
             (Op::Replace { .. }, Reply::Answered(_)) => "HIST-053",
@@ -259,23 +292,39 @@ impl Subject for OneThread {
         }
     }
 
+    fn broken(history: &[RecordOf<Self>], call: &RecordOf<Self>) -> &'static str {
+        let greater = |other: &RecordOf<Self>| {
+            let answered = matches!(other.reply, Reply::Answered(_));
+            answered && other.op.fence().is_some_and(|fence| fence > call.op.fence().flatten())
+        };
+        let succeeds = matches!(call.reply, Reply::Answered(_));
+        match call.op {
+            // Appends alone, because their success has no other condition.
+            Op::Append { key: None, if_last: None, .. } if succeeds && history.iter().any(greater) => {
+                "HIST-137"
+            }
+            _ => Self::clause(&call.op, &call.reply),
+        }
+    }
+
     fn show_op(op: &Op) -> String {
+        let fence = op.fence().flatten().map(|token| format!(" with token {token}")).unwrap_or_default();
         match op {
-            Op::Append { batch, key, if_last } => {
+            Op::Append { batch, key, if_last, .. } => {
                 let key = key.map(|key| format!(" as key{key}")).unwrap_or_default();
                 let if_last = if_last.map(|last| format!(" if the last is {last}")).unwrap_or_default();
-                format!("append {}{key}{if_last}", show_batch(*batch))
+                format!("append {}{key}{if_last}{fence}", show_batch(*batch))
             }
             Op::Get { offset, limit } => format!("get {limit} from {offset}"),
             Op::Tail { before: None, limit } => format!("tail {limit}"),
             Op::Tail { before: Some(before), limit } => format!("tail {limit} before {before}"),
             Op::After { after, limit } => format!("page of {limit} after {after}"),
             Op::Info => "info".to_owned(),
-            Op::Clear => "clear".to_owned(),
-            Op::ClearRun { run } => format!("clear run{run}"),
-            Op::Pop { count } => format!("pop {count}"),
-            Op::Replace { up_to, seen, batch } => {
-                format!("replace up to {up_to}, seen {seen}, by {}", show_batch(*batch))
+            Op::Clear { .. } => format!("clear{fence}"),
+            Op::ClearRun { run, .. } => format!("clear run{run}{fence}"),
+            Op::Pop { count, .. } => format!("pop {count}{fence}"),
+            Op::Replace { up_to, seen, batch, .. } => {
+                format!("replace up to {up_to}, seen {seen}, by {}{fence}", show_batch(*batch))
             }
         }
     }
@@ -296,7 +345,8 @@ impl Subject for OneThread {
     fn show_state(state: &State) -> String {
         let about = if state.last.exact { "" } else { " or more" };
         let last = state.last.at_least;
-        format!("{}; last number {last}{about}", show_messages(&state.messages))
+        let fence = state.fence.map(|token| format!("; fence {token}")).unwrap_or_default();
+        format!("{}; last number {last}{about}{fence}", show_messages(&state.messages))
     }
 }
 

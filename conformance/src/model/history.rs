@@ -2,6 +2,7 @@
 
 mod authors;
 mod change;
+mod fence;
 mod names;
 mod operation;
 mod read;
@@ -13,8 +14,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use larder_kernel::{
-    Appended, Capabilities, ChatMessage, Contract, HistoryProvider, IdempotencyKey, PageRequest, RunId, Seq,
-    StoredMessage, Thread, ThreadInfo,
+    Appended, Capabilities, ChatMessage, Contract, FencingToken, HistoryProvider, IdempotencyKey,
+    PageRequest, RunId, Seq, StoredMessage, Thread, ThreadInfo,
 };
 
 use self::authors::Authors;
@@ -45,6 +46,8 @@ struct Held {
     events: Vec<Event>,
     keys: BTreeMap<IdempotencyKey, ([u8; 32], Appended)>,
     removals: BTreeMap<IdempotencyKey, Answered>,
+    /// The greatest fencing token with which a write succeeded.
+    fence: Option<FencingToken>,
 }
 
 #[derive(Debug, Clone)]
@@ -143,6 +146,7 @@ impl History {
             events: Vec::new(),
             keys: BTreeMap::new(),
             removals: BTreeMap::new(),
+            fence: None,
         };
         self.threads.get(thread).unwrap_or(&EMPTY)
     }
@@ -173,8 +177,9 @@ impl Subject for History {
 
     async fn step(&mut self, store: &Self::Store, operation: &Operation, recorder: &mut Recorder) -> Checked {
         match operation {
-            Operation::Append { thread, messages, times, options, if_last } => {
-                self.append(store, (thread, messages, *times, options, *if_last), recorder).await?;
+            Operation::Append { thread, messages, times, options, if_last, fence } => {
+                let append = (thread, &messages[..], *times, options, *if_last, *fence);
+                self.append(store, append, recorder).await?;
                 match messages.first().filter(|_| *times > 1) {
                     // Messages that another writer appended come after all of them.
                     Some(one) => {
@@ -198,19 +203,23 @@ impl Subject for History {
                 self.page_after(store, (thread, *after, *limit), recorder).await
             }
             Operation::Info { thread } => self.info(store, thread, recorder).await,
-            Operation::Clear { thread } => self.clear(store, thread, recorder).await,
-            Operation::ClearRun { thread, run } => self.clear_run(store, (thread, run), recorder).await,
-            Operation::Remove { thread, remove } => self.remove(store, (thread, remove), recorder).await,
-            Operation::Fork { source, target, up_to } => {
-                self.fork(store, (source, target, *up_to), recorder).await
+            Operation::Clear { thread, fence } => self.clear(store, (thread, *fence), recorder).await,
+            Operation::ClearRun { thread, run, fence } => {
+                self.clear_run(store, (thread, run, *fence), recorder).await
             }
-            Operation::Replace { thread, up_to, seen, messages } => {
-                self.replace(store, (thread, *up_to, *seen, messages), recorder).await
+            Operation::Remove { thread, remove } => self.remove(store, (thread, remove), recorder).await,
+            Operation::Fork { source, target, up_to, fence } => {
+                self.fork(store, (source, target, *up_to, *fence), recorder).await
+            }
+            Operation::Replace { thread, up_to, seen, messages, fence } => {
+                self.replace(store, (thread, *up_to, *seen, messages, *fence), recorder).await
             }
             Operation::ListThreads { agent, page } => {
                 self.list_threads(store, (agent.as_ref(), page), recorder).await
             }
-            Operation::SetTtl { thread, ttl } => self.set_ttl(store, (thread, *ttl), recorder).await,
+            Operation::SetTtl { thread, ttl, fence } => {
+                self.set_ttl(store, (thread, *ttl, *fence), recorder).await
+            }
             Operation::Subscribe { thread, after } => self.subscribe(store, (thread, *after), recorder).await,
             Operation::Erase => self.erase(store, recorder).await,
         }

@@ -12,9 +12,10 @@ use futures_util::{StreamExt, TryStreamExt, future};
 use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::storage::history::check_tail_matching;
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, ErrorKind, Forked, HistoryEventKind, HistoryEvents,
-    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced,
-    Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, ErrorKind, FencingToken, Forked, HistoryEventKind,
+    HistoryEvents, HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Removal, RemovalTarget,
+    Removed, Replaced, Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo,
+    Ttl,
 };
 
 use super::serve::{SharedState, asleep, lock, serve};
@@ -316,15 +317,15 @@ impl HistoryProvider for Wrong {
         Ok(info)
     }
 
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
+    async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
         let thread = self.thread(thread)?;
         if self.defect == Defect::ClearsAgent {
             let others = self.inner.list_threads(Some(&thread.agent), PageRequest::default()).await?;
             for other in others.items.into_iter().filter(|other| other.thread != thread) {
-                self.inner.clear(&other.thread).await?;
+                self.inner.clear(&other.thread, fence).await?;
             }
         }
-        let cleared = self.inner.clear(&thread).await?;
+        let cleared = self.inner.clear(&thread, fence).await?;
         if self.defect == Defect::ClearRestartsSeq {
             let last = self.inner.thread_info(&thread).await?.last.get();
             lock(&self.memory.shift).insert(self.place_of(&thread), last);
@@ -332,17 +333,19 @@ impl HistoryProvider for Wrong {
         Ok(cleared)
     }
 
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+    async fn clear_run(&self, thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> Result<u64> {
         let thread = self.thread(thread)?;
         match self.defect {
-            Defect::RunClearsThread => self.inner.clear(&thread).await,
+            Defect::RunClearsThread => self.inner.clear(&thread, fence).await,
             Defect::RunClearedEverywhere => {
                 for name in self.shared.alike(self.inner.namespace()) {
-                    InMemoryHistoryProvider::open(&self.shared.place, name).clear_run(&thread, run).await?;
+                    InMemoryHistoryProvider::open(&self.shared.place, name)
+                        .clear_run(&thread, run, None)
+                        .await?;
                 }
-                self.inner.clear_run(&thread, run).await
+                self.inner.clear_run(&thread, run, fence).await
             }
-            _ => self.inner.clear_run(&thread, run).await,
+            _ => self.inner.clear_run(&thread, run, fence).await,
         }
     }
 
@@ -375,10 +378,16 @@ impl HistoryProvider for Wrong {
         Ok(removed)
     }
 
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+    async fn fork(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
         let (source, target) = (self.thread(source)?, self.thread(target)?);
         if self.defect == Defect::ForkReplaces {
-            self.inner.clear(&target).await?;
+            self.inner.clear(&target, fence).await?;
         }
         if self.defect == Defect::ForkForgetsAuthors {
             lock(&self.memory.forks).push(self.place_of(&target));
@@ -391,7 +400,7 @@ impl HistoryProvider for Wrong {
             }
             _ => up_to.map(|seq| self.asked(&source, seq)),
         };
-        self.quoting(self.inner.fork(&source, &target, up_to).await, source.session.as_str())
+        self.quoting(self.inner.fork(&source, &target, up_to, fence).await, source.session.as_str())
     }
 
     async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
@@ -433,9 +442,9 @@ impl HistoryProvider for Wrong {
         Ok(Page::from_surplus(listed.items, page.limit, |info| info.thread.clone()))
     }
 
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> Result<()> {
         let ttl = if self.defect == Defect::ExpiredRead { None } else { ttl };
-        self.inner.set_ttl(&self.thread(thread)?, ttl.map(|ttl| self.ttl(ttl))).await
+        self.inner.set_ttl(&self.thread(thread)?, ttl.map(|ttl| self.ttl(ttl)), fence).await
     }
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {

@@ -7,6 +7,7 @@ mod blobs;
 mod graph;
 mod history;
 mod history_condition;
+mod history_fence;
 mod history_removal;
 mod key_value;
 mod key_value_batch;
@@ -26,6 +27,7 @@ pub(super) fn mutants() -> Vec<Mutant> {
     let all = [
         history::mutants(),
         history_condition::mutants(),
+        history_fence::mutants(),
         history_removal::mutants(),
         vectors::mutants(),
         graph::mutants(),

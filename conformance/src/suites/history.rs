@@ -7,6 +7,7 @@ mod concurrent;
 mod condition;
 pub(crate) mod dump;
 mod erased;
+mod fence;
 mod fields;
 mod fork;
 mod generation;
@@ -34,6 +35,7 @@ pub fn cases() -> Vec<Case> {
     [
         appending(),
         conditions(),
+        fences(),
         reading(),
         matching(),
         clearing(),
@@ -96,6 +98,23 @@ fn conditions() -> Vec<Case> {
         case!(History, "HIST-110", condition::a_repetition_returns_the_first_result),
         case!(History, "HIST-111", condition::another_generation_conflicts),
         case!(History, "HIST-112", condition::an_expiry_counts_from_its_instant),
+    ]
+}
+
+fn fences() -> Vec<Case> {
+    vec![
+        case!(History, "HIST-128", fence::a_lower_token_is_refused),
+        case!(History, "HIST-128", fence::tokens_of_any_board_compare_by_their_numbers),
+        case!(History, "HIST-129", fence::a_fenced_thread_refuses_writes_without_a_token),
+        case!(History, "HIST-130", fence::every_write_is_bound),
+        case!(History, "HIST-131", fence::the_conflict_names_the_greatest_token),
+        case!(History, "HIST-132", fence::a_write_that_fails_does_not_raise_the_fence),
+        case!(History, "HIST-133", fence::every_write_that_succeeds_raises_the_fence),
+        case!(History, "HIST-133", fence::a_write_that_finds_nothing_raises_the_fence),
+        case!(History, "HIST-134", fence::only_an_erasure_forgets_the_fence),
+        case!(History, "HIST-135", fence::a_fork_has_its_own_fence),
+        case!(History, "HIST-136", fence::a_repetition_needs_no_token),
+        case!(History, "HIST-137", fence::of_concurrent_writers_none_follows_a_greater_token),
     ]
 }
 

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use larder_agents::storage::{InMemoryHistoryProvider, MemoryBackend};
 use larder_conformance::{CaseOutcome, Harness, Level, OpenOptions, Report, StoreSet, Suite, Verdict};
 use larder_kernel::{
-    AppendOptions, Appended, BlobStore, Capabilities, ChatMessage, Contract, Durability, GraphStore,
-    HistoryProvider, KeyValueStore, Namespace, OptionSet, RequestOption, Result, Seq, Store, StoredMessage,
-    TaskStore, Thread, ThreadInfo, VectorStore,
+    AppendOptions, Appended, BlobStore, Capabilities, ChatMessage, Contract, Durability, FencingToken,
+    GraphStore, HistoryProvider, KeyValueStore, Namespace, OptionSet, RequestOption, Result, Seq, Store,
+    StoredMessage, TaskStore, Thread, ThreadInfo, VectorStore,
 };
 
 /// A history with six of its thirteen methods, all of them correct.
@@ -64,8 +64,8 @@ impl HistoryProvider for SixMethods {
         self.0.thread_info(thread).await
     }
 
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
-        self.0.clear(thread).await
+    async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
+        self.0.clear(thread, fence).await
     }
 }
 

@@ -46,13 +46,13 @@ macro_rules! forward {
                 -> Vec<StoredMessage>;
             page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage>;
             thread_info(thread: &Thread) -> ThreadInfo;
-            clear(thread: &Thread) -> u64;
-            clear_run(thread: &Thread, run: &RunId) -> u64;
+            clear(thread: &Thread, fence: Option<FencingToken>) -> u64;
+            clear_run(thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> u64;
             remove(thread: &Thread, removal: Removal) -> Removed;
-            fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked;
+            fork(source: &Thread, target: &Thread, up_to: Option<Seq>, fence: Option<FencingToken>) -> Forked;
             replace(thread: &Thread, replacement: Replacement) -> Replaced;
             list_threads(agent: Option<&AgentId>, page: PageRequest<Thread>) -> Page<ThreadInfo, Thread>;
-            set_ttl(thread: &Thread, ttl: Option<Ttl>) -> ();
+            set_ttl(thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> ();
             subscribe(thread: &Thread, after: Seq) -> HistoryEvents;
         }
     };

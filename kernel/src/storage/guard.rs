@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::options::{OptionSet, RequestOption};
 use super::{Contract, Store};
 use crate::error::Result;
+use crate::position::FencingToken;
 use crate::{BlobStore, GraphStore, HistoryProvider, KeyValueStore, TaskStore, VectorStore, forward};
 
 /// A store that honors fewer options than requests have.
@@ -61,6 +62,11 @@ impl<S: Store + ?Sized> fmt::Debug for Guarded<S> {
 
 forward!([S: Store + ?Sized] Store for Guarded<S>);
 
+/// Returns the option of a write with a fencing token.
+fn fenced(fence: Option<FencingToken>) -> OptionSet {
+    OptionSet::NONE.with_if(fence.is_some(), RequestOption::Fence)
+}
+
 /// Returns the options that at least one of the requests sets.
 fn all<T>(requests: &[T], options: impl Fn(&T) -> OptionSet) -> OptionSet {
     requests.iter().map(options).fold(OptionSet::NONE, OptionSet::union)
@@ -73,6 +79,21 @@ macro_rules! check {
     };
     ($self:ident HistoryProvider remove $thread:ident $removal:ident) => {
         $self.check("history.remove", $removal.options())?;
+    };
+    ($self:ident HistoryProvider replace $thread:ident $replacement:ident) => {
+        $self.check("history.replace", $replacement.options())?;
+    };
+    ($self:ident HistoryProvider clear $thread:ident $fence:ident) => {
+        $self.check("history.clear", fenced($fence))?;
+    };
+    ($self:ident HistoryProvider clear_run $thread:ident $run:ident $fence:ident) => {
+        $self.check("history.clear_run", fenced($fence))?;
+    };
+    ($self:ident HistoryProvider fork $source:ident $target:ident $up_to:ident $fence:ident) => {
+        $self.check("history.fork", fenced($fence))?;
+    };
+    ($self:ident HistoryProvider set_ttl $thread:ident $ttl:ident $fence:ident) => {
+        $self.check("history.set_ttl", fenced($fence))?;
     };
     ($self:ident HistoryProvider tail_matching $thread:ident $filter:ident $before:ident $limit:ident) => {
         $self.check("history.tail_matching", $filter.options())?;

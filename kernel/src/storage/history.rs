@@ -11,6 +11,7 @@
 
 mod check;
 mod ext;
+mod fence;
 mod filter;
 mod removal;
 mod types;
@@ -23,6 +24,7 @@ pub use check::{
     check_replace, check_replace_at, check_tail_matching, check_ttl,
 };
 pub use ext::HistoryProviderExt;
+pub use fence::{check_fence, check_token, fence_of, fenced, fenced_off};
 pub use filter::{AuthorSet, AuthorTerms, MessageFilter, MessageSelector};
 pub use removal::{Removal, RemovalTarget, Removed, check_remove, check_remove_at, check_removed_bytes};
 pub use types::{
@@ -35,7 +37,7 @@ use crate::error::{Error, Result};
 use crate::id::{AgentId, RunId, Thread};
 use crate::message::ChatMessage;
 use crate::page::{Page, PageRequest};
-use crate::position::Seq;
+use crate::position::{FencingToken, Seq};
 
 /// A stream of a thread's events.
 pub type HistoryEvents = BoxStream<'static, Result<HistoryEvent>>;
@@ -89,6 +91,30 @@ pub trait HistoryProvider: Store {
     /// - **HIST-112** An expiry counts as a change from the instant at which it passes: an append with an
     ///   earlier `if_last` then fails with `Conflict`, and one with the new `last` of `thread_info` succeeds.
     ///
+    /// - **HIST-128** A write with a fencing token succeeds if the thread accepted no greater token, and
+    ///   otherwise fails with `Conflict` and changes nothing.
+    /// - **HIST-129** On a thread that accepted a fencing token, a write without one fails with `Conflict`
+    ///   and changes nothing.
+    /// - **HIST-130** The fence binds every append, replacement, removal, clear, clear of a run, `set_ttl`
+    ///   and fork into the thread.
+    /// - **HIST-131** The error of a write that was refused because of its fence has the greatest token of
+    ///   the thread as the fact `fence` of its context.
+    /// - **HIST-132** A write that fails does not raise the fence.
+    /// - **HIST-133** A write that succeeds raises the fence of a thread that was written before, even if it
+    ///   finds nothing to change or repeats an earlier write.
+    /// - **HIST-134** A clear, an expiry and a removal keep the fence, and an erasure forgets it.
+    /// - **HIST-135** A fork does not carry the fence of its source, and the fence of the source does not
+    ///   bind the fork.
+    /// - **HIST-136** Repeating an append or a removal with its idempotency key returns the first result,
+    ///   regardless of the fence.
+    /// - **HIST-137** Of concurrent writes with different tokens, none takes effect after one with a greater
+    ///   token.
+    ///
+    /// A fencing token protects a thread from a worker that lost its claim. A [`Claim`](crate::Claim) of a
+    /// task has one, and so has any lock service whose numbers only grow. A write accepts the token that the
+    /// thread has, so one claim makes many writes. Tokens are compared by their numbers alone, so all writers
+    /// of a thread must take their tokens from the same source. Once fenced, a thread remains so.
+    ///
     /// A caller whose decision depends on what it read calls `thread_info` first, then reads the messages,
     /// and appends with the `last` of `thread_info`. A change during the read makes the append fail.
     ///
@@ -98,8 +124,9 @@ pub trait HistoryProvider: Store {
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 messages, a message over 4 MiB, a batch over 16 MiB, a
     /// message that [`ChatMessage::check`] refuses, a time to live of less than 1 ms or more than 100 years,
-    /// or a negative `if_last`; `Conflict` for a used idempotency key or an `if_last` that is not the
-    /// thread's last `Seq`; `ResourceExhausted` if a quota is reached.
+    /// a negative `if_last`, or a fencing token over 2^63 - 1; `Conflict` for a used idempotency key, an
+    /// `if_last` that is not the thread's last `Seq`, or a fencing token that is missing or lower than the
+    /// thread's; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
     /// The batch is written completely or not at all. An idempotency key makes the retry safe.
@@ -253,15 +280,17 @@ pub trait HistoryProvider: Store {
     ///   with the same session.
     /// - **HIST-037** `Seq` continues after a clear and does not restart.
     ///
+    /// `fence` is the fencing token of the writer; see [`append_many`](Self::append_many).
+    ///
     /// # Errors
-    /// Only errors of the backend itself.
+    /// `InvalidInput` for a fencing token over 2^63 - 1; `Conflict` for one that is missing or too low.
     ///
     /// # Cancellation
     /// All messages are removed, or none.
     ///
     /// # Complexity
     /// O(messages removed).
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
+    async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
         Err(Error::not_implemented("history.clear"))
     }
 
@@ -271,15 +300,17 @@ pub trait HistoryProvider: Store {
     ///   and the remaining messages keep their order and `Seq`.
     /// - **HIST-039** Clearing a run without messages returns 0 and creates no event.
     ///
+    /// `fence` is as in [`clear`](Self::clear).
+    ///
     /// # Errors
-    /// Only errors of the backend itself.
+    /// `InvalidInput` for a fencing token over 2^63 - 1; `Conflict` for one that is missing or too low.
     ///
     /// # Cancellation
     /// All messages of the run are removed, or none.
     ///
     /// # Complexity
     /// O(messages of the run) with an index, otherwise O(messages of the thread).
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+    async fn clear_run(&self, thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> Result<u64> {
         Err(Error::not_implemented("history.clear_run"))
     }
 
@@ -324,8 +355,9 @@ pub trait HistoryProvider: Store {
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 numbers or newest messages, the same number twice, a negative
-    /// `if_last`, or messages over 16 MiB; `Conflict` as described above; `ResourceExhausted` if a quota has
-    /// no room for the event or for what the key keeps.
+    /// `if_last`, a fencing token over 2^63 - 1, or messages over 16 MiB; `Conflict` as described above, or
+    /// for a fencing token that is missing or too low; `ResourceExhausted` if a quota has no room for the
+    /// event or for what the key keeps.
     ///
     /// # Cancellation
     /// All of the messages are removed, or none. An idempotency key makes the retry safe.
@@ -353,17 +385,25 @@ pub trait HistoryProvider: Store {
     ///   creates nothing.
     ///
     /// A fork copies neither the source's time to live nor its idempotency keys. Forking a thread into itself
-    /// is `AlreadyExists`.
+    /// is `AlreadyExists`. `fence` is the fencing token of the writer of the target.
     ///
     /// # Errors
-    /// `NotFound`; `AlreadyExists`; `Conflict` as described above; `ResourceExhausted` if a quota is reached.
+    /// `InvalidInput` for a fencing token over 2^63 - 1; `NotFound`; `AlreadyExists`; `Conflict` as described
+    /// above, or for a fencing token of the target that is missing or too low; `ResourceExhausted` if a quota
+    /// is reached.
     ///
     /// # Cancellation
     /// The fork is created completely or not at all.
     ///
     /// # Complexity
     /// O(messages copied).
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+    async fn fork(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
         Err(Error::not_implemented("history.fork"))
     }
 
@@ -388,8 +428,8 @@ pub trait HistoryProvider: Store {
     ///   replacement can be read.
     ///
     /// # Errors
-    /// `InvalidInput` if `seen` is before `up_to`, if `up_to` is negative, or for messages that an append
-    /// would refuse; `Conflict`; `ResourceExhausted` if a quota is reached.
+    /// `InvalidInput` if `seen` is before `up_to`, if `up_to` is negative, or for messages or a fencing token
+    /// that an append would refuse; `Conflict`; `ResourceExhausted` if a quota is reached.
     ///
     /// # Cancellation
     /// The replacement happens completely or not at all.
@@ -439,15 +479,18 @@ pub trait HistoryProvider: Store {
     ///   expired messages.
     /// - **HIST-071** A thread loses its time to live when its last message is removed, by whatever means.
     ///
+    /// `fence` is as in [`clear`](Self::clear).
+    ///
     /// # Errors
-    /// `InvalidInput` for a time to live of less than 1 ms or more than 100 years; `NotFound`.
+    /// `InvalidInput` for a time to live of less than 1 ms or more than 100 years, or a fencing token over
+    /// 2^63 - 1; `Conflict` for a token that is missing or too low; `NotFound`.
     ///
     /// # Cancellation
     /// The time to live is set or unchanged.
     ///
     /// # Complexity
     /// O(1).
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> Result<()> {
         Err(Error::not_implemented("history.set_ttl"))
     }
 

@@ -58,6 +58,8 @@ options! {
     RemoveIfLast, History, "remove.if_last";
     /// [`Removal::idempotency_key`](crate::Removal::idempotency_key).
     RemoveIdempotencyKey, History, "remove.idempotency_key";
+    /// The fencing token of a write, such as [`AppendOptions::fence`](crate::AppendOptions::fence).
+    Fence, History, "fence";
     /// A [`MessageFilter`](crate::MessageFilter) that names agents.
     MessagesOfAgents, History, "filter.agent";
     /// A [`MessageFilter`](crate::MessageFilter) that names roles.

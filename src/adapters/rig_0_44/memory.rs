@@ -122,7 +122,7 @@ impl ConversationMemory for HistoryMemory {
     ) -> WasmBoxedFuture<'a, Result<(), MemoryError>> {
         Box::pin(async move {
             let thread = self.thread(conversation_id).map_err(failed)?;
-            self.history.clear(&thread).await.map(drop).map_err(failed)
+            self.history.clear(&thread, None).await.map(drop).map_err(failed)
         })
     }
 }

@@ -78,7 +78,7 @@ pub(crate) async fn messages_that_arrive_during_a_compaction_stay_and_a_cleared_
 
     bench.turns(5..10).await;
     let seen = bench.window().await;
-    bench.history.clear(&bench.thread).await.unwrap();
+    bench.history.clear(&bench.thread, None).await.unwrap();
     bench.turns(10..11).await;
     let after = bench.raw_window().await;
     assert_eq!(strategy.compact(seen.clone()).await.unwrap(), seen);
@@ -196,7 +196,7 @@ pub(crate) async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleare
     bench.turns(10..20).await;
     let clear = async {
         model.asked(3).await;
-        bench.history.clear(&bench.thread).await.unwrap();
+        bench.history.clear(&bench.thread, None).await.unwrap();
     };
     let (lost, ()) = tokio::join!(one.compact(&bench.thread), clear);
     assert_eq!(lost.unwrap_err().kind(), ErrorKind::Conflict);
@@ -208,7 +208,7 @@ pub(crate) async fn of_two_agents_one_compacts_and_a_cleared_thread_stays_cleare
         .append(&bench.thread, ChatMessage::user("run").with_run("r".parse().unwrap()))
         .await
         .unwrap();
-    bench.history.clear_run(&bench.thread, &"r".parse().unwrap()).await.unwrap();
+    bench.history.clear_run(&bench.thread, &"r".parse().unwrap(), None).await.unwrap();
     assert!(one.compact(&bench.thread).await.unwrap().is_some());
 }
 
@@ -264,7 +264,7 @@ pub(crate) async fn of_a_large_thread_the_oldest_interactions_are_taken(backend:
     }
 
     // One interaction that is too large is removed in parts, between a call's results and the next call.
-    bench.history.clear(&bench.thread).await.unwrap();
+    bench.history.clear(&bench.thread, None).await.unwrap();
     bench.history.append(&bench.thread, ChatMessage::user("do it all")).await.unwrap();
     for _ in 0..600 {
         let call = ChatMessage::assistant("").with_tool_call(ToolCall::new("c", "step", "{}"));

@@ -50,7 +50,7 @@ async fn shown(bench: &Bench, context: &AgentContext) -> (Vec<i64>, bool) {
 /// Proves: RAVI-9
 pub(crate) async fn a_cleared_thread_is_not_summarized_by_what_was_said_before(backend: &Backend) {
     let (bench, context) = summarized(backend).await;
-    bench.room.history().clear(&bench.thread).await.unwrap();
+    bench.room.history().clear(&bench.thread, None).await.unwrap();
     assert_eq!(shown(&bench, &context).await, (vec![], false));
     bench.turns(20..21).await;
     assert_eq!(shown(&bench, &context).await, (vec![18, 19], false));
@@ -66,7 +66,7 @@ pub(crate) async fn a_cleared_thread_is_not_summarized_by_what_was_said_before(b
 pub(crate) async fn an_expired_thread_is_not_summarized_by_what_was_said_before(backend: &Backend) {
     let (bench, context) = summarized(backend).await;
     let history = bench.room.history();
-    history.set_ttl(&bench.thread, Some(Ttl::fixed(Duration::from_millis(1)))).await.unwrap();
+    history.set_ttl(&bench.thread, Some(Ttl::fixed(Duration::from_millis(1))), None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     bench.turns(20..21).await;
     let (shown, told) = shown(&bench, &context).await;
@@ -103,7 +103,7 @@ pub(crate) async fn removals_after_the_summarized_part_keep_the_summary(backend:
     let (bench, context) = summarized(backend).await;
     let run: RunId = "r".parse().unwrap();
     bench.history.append(&bench.thread, ChatMessage::user("x").with_run(run.clone())).await.unwrap();
-    bench.history.clear_run(&bench.thread, &run).await.unwrap();
+    bench.history.clear_run(&bench.thread, &run, None).await.unwrap();
     let (shown, told) = shown(&bench, &context).await;
     assert!(told && *shown.last().unwrap() == 16, "{shown:?}");
 }
@@ -124,7 +124,7 @@ pub(crate) async fn a_session_with_a_cleared_thread_starts_again(backend: &Backe
     turn(&sessions, &id, "new", "newer").await;
     assert_eq!(sessions.get(&id).await.unwrap().summary.as_deref(), Some("They counted."));
 
-    room.history().clear(&sessions.thread(&id)).await.unwrap();
+    room.history().clear(&sessions.thread(&id), None).await.unwrap();
     assert_eq!(sessions.get(&id).await.unwrap().summary, None);
     for (question, answer) in [("a a a a", "b b b b"), ("c c c c", "d d d d"), ("e e e e", "f f f f")] {
         turn(&sessions, &id, question, answer).await;

@@ -12,10 +12,10 @@ use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::limits::ID_BYTES_MAX;
 use larder_kernel::storage::history::{check_append, check_remove, check_replace, check_tail_matching};
 use larder_kernel::{
-    AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, ErrorKind, Forked,
-    HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace,
-    Outcome, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result, Role, RunId,
-    Seq, Store, StoredMessage, Thread, ThreadInfo, Timestamp, Ttl,
+    AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, ErrorKind, FencingToken,
+    Forked, HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter,
+    Namespace, Outcome, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result,
+    Role, RunId, Seq, Store, StoredMessage, Thread, ThreadInfo, Timestamp, Ttl,
 };
 
 use super::ring::{KeyRing, Nonce, Place, corrupt};
@@ -31,6 +31,7 @@ shared!(
         AppendIfLast,
         RemoveIfLast,
         RemoveIdempotencyKey,
+        Fence,
         MessagesOfAgents,
         MessagesOfRoles
     ]
@@ -252,12 +253,12 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         self.inner.thread_info(thread).await
     }
 
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
-        self.inner.clear(thread).await
+    async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
+        self.inner.clear(thread, fence).await
     }
 
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
-        self.inner.clear_run(thread, run).await
+    async fn clear_run(&self, thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> Result<u64> {
+        self.inner.clear_run(thread, run, fence).await
     }
 
     async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
@@ -274,8 +275,14 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         Ok(removed)
     }
 
-    async fn fork(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
-        self.inner.fork(source, target, up_to).await
+    async fn fork(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
+        self.inner.fork(source, target, up_to, fence).await
     }
 
     async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
@@ -292,8 +299,8 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         self.inner.list_threads(agent, page).await
     }
 
-    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>) -> Result<()> {
-        self.inner.set_ttl(thread, ttl).await
+    async fn set_ttl(&self, thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> Result<()> {
+        self.inner.set_ttl(thread, ttl, fence).await
     }
 
     async fn subscribe(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {

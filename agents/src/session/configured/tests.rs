@@ -189,7 +189,7 @@ async fn a_document_sets_the_memory_of_agents() {
     let shown = off.explain_window_with(&id, vec![ChatMessage::user("unheard")]).await.unwrap();
     let shown: Vec<_> = shown.window.messages.iter().map(|message| message.message.text()).collect();
     assert_eq!(shown, texts(&unheard));
-    world.history.clear(&off.thread(&id)).await.unwrap();
+    world.history.clear(&off.thread(&id), None).await.unwrap();
     assert!(off.get(&id).await.unwrap().messages.is_empty());
     let asked = InferenceRequest::new([ChatMessage::user("heard")]).with_memory(Memory::On);
     off.begin(&id, asked).await.unwrap().complete([]).await.unwrap();

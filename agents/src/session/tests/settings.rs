@@ -134,7 +134,7 @@ async fn summary_settings_apply_before_and_after_the_model_is_set() {
         };
         let id = filled(&world, &sessions, 4).await;
         let session = sessions.create(profile.clone(), "").await.unwrap();
-        world.history.fork(&sessions.thread(&id), &sessions.thread(&session), None).await.unwrap();
+        world.history.fork(&sessions.thread(&id), &sessions.thread(&session), None, None).await.unwrap();
         let started = tokio::time::Instant::now();
         let error = sessions.begin(&session, request("x")).await.unwrap_err();
         assert_eq!((error.kind(), started.elapsed().as_secs()), (ErrorKind::Timeout, 1), "{before}");

@@ -38,7 +38,7 @@ async fn expired_data_makes_room_for_writes() {
         session += 1;
     }
     for session in 0..50 {
-        history.set_ttl(&thread(session), Some(brief())).await.unwrap();
+        history.set_ttl(&thread(session), Some(brief()), None).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(5)).await;
     // This is more than one write removes.

@@ -1,5 +1,6 @@
 //! The state of one thread.
 
+mod fence;
 mod removal;
 
 use std::borrow::Borrow;
@@ -9,8 +10,9 @@ use std::sync::Arc;
 use larder_kernel::check::size;
 use larder_kernel::storage::history::check_replace_at;
 use larder_kernel::{
-    Appended, ChatMessage, Error, ErrorKind, Generation, HistoryEvent, HistoryEventKind, IdempotencyKey,
-    MessageFilter, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+    Appended, ChatMessage, Error, ErrorKind, FencingToken, Generation, HistoryEvent, HistoryEventKind,
+    IdempotencyKey, MessageFilter, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread,
+    ThreadInfo, Ttl,
 };
 
 use super::events::{Event, EventKind};
@@ -39,6 +41,8 @@ pub(super) struct ThreadState {
     events: Vec<Event>,
     keys: HashMap<IdempotencyKey, ([u8; 32], Appended)>,
     removals: Removals,
+    /// The greatest fencing token with which a write succeeded.
+    fence: Option<FencingToken>,
     life: Option<Life>,
     /// The thread's share of the quota.
     held: u64,
@@ -71,6 +75,7 @@ impl ThreadState {
             events: Vec::new(),
             keys: HashMap::new(),
             removals: Removals::default(),
+            fence: None,
             life: None,
             held,
         })

@@ -60,9 +60,9 @@ async fn an_expiry_is_a_clear_before_the_next_event_and_seq_continues() {
     history.append_many(&thread, vec![user("a"), user("b")], options).await.unwrap();
     tokio::time::sleep(Duration::from_millis(40)).await;
     assert!(history.tail(&thread, None, 10).await.unwrap().is_empty());
-    assert_eq!(history.set_ttl(&thread, None).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(history.set_ttl(&thread, None, None).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(history.list_threads(None, PageRequest::default()).await.unwrap().items.is_empty());
-    assert_eq!(history.clear(&thread).await.unwrap(), 0);
+    assert_eq!(history.clear(&thread, None).await.unwrap(), 0);
 
     assert_eq!(history.append(&thread, user("c")).await.unwrap().get(), 4);
     let log = events(&history, &thread, 2).await;
@@ -80,7 +80,7 @@ async fn an_idempotency_key_outlives_a_clear_and_refuses_other_messages() {
     let thread = thread("s");
     let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new("k").unwrap());
     let first = history.append_many(&thread, vec![user("a")], options.clone()).await.unwrap();
-    history.clear(&thread).await.unwrap();
+    history.clear(&thread, None).await.unwrap();
     assert_eq!(history.append_many(&thread, vec![user("a")], options.clone()).await.unwrap(), first);
     assert!(texts(&history, &thread).await.is_empty());
     let error = history.append_many(&thread, vec![user("b")], options).await.unwrap_err();
@@ -144,14 +144,14 @@ async fn a_fork_is_complete_independent_and_needs_an_empty_target() {
     for text in ["a", "b", "c"] {
         history.append(&source, user(text)).await.unwrap();
     }
-    let missing = history.fork(&unused, &target, None).await.unwrap_err();
+    let missing = history.fork(&unused, &target, None, None).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
-    let forked = history.fork(&source, &target, Some(Seq::new(2))).await.unwrap();
+    let forked = history.fork(&source, &target, Some(Seq::new(2)), None).await.unwrap();
     assert_eq!((forked.messages, forked.last.get()), (2, 2));
-    history.clear(&source).await.unwrap();
+    history.clear(&source, None).await.unwrap();
     assert_eq!(texts(&history, &target).await, [(1, "a".to_owned()), (2, "b".to_owned())]);
     for from in [&unused, &target] {
-        let error = history.fork(from, &target, None).await.unwrap_err();
+        let error = history.fork(from, &target, None, None).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     }
 }
@@ -187,9 +187,9 @@ async fn a_refused_write_leaves_no_thread() {
     }
     let (source, target) = (thread("source"), thread("target"));
     history.append(&source, user("gone")).await.unwrap();
-    history.clear(&source).await.unwrap();
+    history.clear(&source, None).await.unwrap();
     let held = backend.bytes();
-    let refused = history.fork(&source, &target, None).await.unwrap_err();
+    let refused = history.fork(&source, &target, None, None).await.unwrap_err();
     assert_eq!((refused.kind(), backend.bytes()), (ErrorKind::NotFound, held));
     // A follower keeps the thread, even if another caller's call fails.
     let mut events = history.subscribe(&target, Seq::ZERO).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_thread_without_events_is_dropped_with_its_last_follower() {
     assert_eq!(backend.bytes(), 0);
     let events = history.subscribe(&written, Seq::ZERO).await.unwrap();
     history.append(&written, user("here")).await.unwrap();
-    history.clear(&written).await.unwrap();
+    history.clear(&written, None).await.unwrap();
     drop(events);
     assert_eq!(history.append(&written, user("again")).await.unwrap(), Seq::new(3));
 }
@@ -243,7 +243,7 @@ async fn what_a_pop_keeps_counts_until_a_clear() {
     assert_eq!(history.remove(&thread, pop.clone()).await.unwrap().messages.len(), 1);
     assert!(backend.bytes() >= full, "{} of {full}", backend.bytes());
     history.remove(&thread, Removal::newest(1)).await.unwrap();
-    assert_eq!(history.clear(&thread).await.unwrap(), 0);
+    assert_eq!(history.clear(&thread, None).await.unwrap(), 0);
     assert!(backend.bytes() < 10_000, "{} bytes", backend.bytes());
     let again = history.remove(&thread, pop).await.unwrap();
     assert_eq!((again.removed, again.seqs, again.messages.len()), (1, vec![Seq::new(2)], 0));

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use larder_kernel::Ttl;
+use larder_kernel::{FencingToken, Ttl};
 use sqlx::PgConnection;
 
 use super::super::encode::millis;
 use super::super::engine::{Write, begin_write};
 use super::super::failure::Fallible;
 use super::Address;
+use super::write::number;
 
 /// Records a passed expiry as a clear event.
 pub(super) fn expire<'c>(
@@ -120,18 +121,20 @@ pub(super) fn set_ttl<'c>(
     write: Write,
     address: &'c Address,
     ttl: Option<Ttl>,
+    fence: Option<FencingToken>,
 ) -> BoxFuture<'c, Fallible<bool>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
         let set = sqlx::query_scalar(concat!(
-            "SELECT larder.set_ttl($1, $2, $3, $4, $5) WHERE ",
-            begin_write!("6", "7")
+            "SELECT larder.set_ttl($1, $2, $3, $4, $5, $6) WHERE ",
+            begin_write!("7", "8")
         ))
         .bind(namespace)
         .bind(agent)
         .bind(session)
         .bind(ttl.map(|ttl| millis(ttl.after)))
         .bind(ttl.is_some_and(|ttl| ttl.refresh_on_use))
+        .bind(number(fence))
         .bind(write.format)
         .bind(write.commit);
         Ok(set.fetch_one(sql).await?)

@@ -12,7 +12,7 @@ use super::super::encode::{length, millis};
 use super::super::engine::{Write, begin_write};
 use super::super::failure::{Fallible, corrupt};
 use super::Address;
-use super::write::named;
+use super::write::{named, number};
 
 const OPERATION: &str = "history.remove";
 
@@ -40,9 +40,9 @@ pub(super) fn remove<'c>(
         let (namespace, agent, session) = address.key();
         let row = sqlx::query(concat!(
             "SELECT out_state, out_removed, out_last, out_generation, out_seqs, out_bodies, out_bytes
-             FROM larder.remove_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+             FROM larder.remove_messages($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
              WHERE ",
-            begin_write!("15", "16")
+            begin_write!("16", "17")
         ))
         .bind(namespace)
         .bind(agent)
@@ -58,6 +58,7 @@ pub(super) fn remove<'c>(
         .bind(&removal.digest()[..])
         .bind(length(BATCH_BYTES_MAX))
         .bind(millis(POPPED_KEPT_MAX))
+        .bind(number(removal.fence))
         .bind(write.format)
         .bind(write.commit)
         .fetch_one(sql)

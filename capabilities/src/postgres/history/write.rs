@@ -3,8 +3,8 @@
 use futures_util::future::BoxFuture;
 use larder_kernel::storage::history::{check_fork, check_if_last, check_replace_at};
 use larder_kernel::{
-    AgentRole, Appended, ChatMessage, Error, ErrorKind, Forked, IdempotencyKey, Namespace, Replaced, Result,
-    RunId, Seq, Ttl,
+    AgentRole, Appended, ChatMessage, Error, ErrorKind, FencingToken, Forked, IdempotencyKey, Namespace,
+    Replaced, Result, RunId, Seq, Ttl,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
@@ -65,18 +65,18 @@ pub(super) struct Append {
     pub(super) key: Option<(IdempotencyKey, [u8; 32])>,
     pub(super) ttl: Option<Ttl>,
     pub(super) if_last: Option<Seq>,
+    pub(super) fence: Option<FencingToken>,
 }
 
 impl Append {
     /// Returns true if the append has no options, so that others may join its statement.
     pub(super) fn is_plain(&self) -> bool {
-        self.key.is_none() && self.ttl.is_none() && self.if_last.is_none()
+        self.key.is_none() && self.ttl.is_none() && self.if_last.is_none() && self.fence.is_none()
     }
 }
 
 /// Appends one message to an existing thread, in one statement without a function call. Returns no row if the
-/// thread is new, its time to live has passed, the condition does not hold, or the database has another
-/// format.
+/// thread is new, its time to live has passed, a condition does not hold, or the database has another format.
 macro_rules! append_one {
     ($condition:literal) => {
         concat!("WITH t AS (
@@ -98,10 +98,13 @@ macro_rules! append_one {
     };
 }
 
-const APPEND_ONE: &str = append_one!("");
+/// The fence is only compared and not raised: the first append of a writer calls the function.
+const APPEND_ONE: &str = append_one!("AND s.fence IS NOT DISTINCT FROM $11");
 /// The same on the condition that the thread has this last position.
-const APPEND_ONE_IF_LAST: &str =
-    append_one!("AND s.last_seq = $11 AND ($12::bigint IS NULL OR s.generation = $12)");
+const APPEND_ONE_IF_LAST: &str = append_one!(
+    "AND s.fence IS NOT DISTINCT FROM $11
+            AND s.last_seq = $12 AND ($13::bigint IS NULL OR s.generation = $13)"
+);
 
 /// Appends one message and returns its number.
 async fn append_one(sql: &mut PgConnection, write: Write, append: &Append) -> Fallible<Option<Appended>> {
@@ -124,7 +127,8 @@ async fn append_one(sql: &mut PgConnection, write: Write, append: &Append) -> Fa
         .bind(author)
         .bind(role)
         .bind(write.format)
-        .bind(write.commit);
+        .bind(write.commit)
+        .bind(number(append.fence));
     let query = match append.if_last {
         Some(last) => query.bind(last.get()).bind(named(last)),
         None => query,
@@ -146,9 +150,9 @@ pub(super) fn append<'c>(
         let (namespace, agent, session) = append.address.key();
         let row = sqlx::query(concat!(
             "SELECT out_first, out_last, out_generation, out_found
-             FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+             FROM larder.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
              WHERE ",
-            begin_write!("15", "16")
+            begin_write!("16", "17")
         ))
         .bind(namespace)
         .bind(agent)
@@ -164,6 +168,7 @@ pub(super) fn append<'c>(
         .bind(append.ttl.is_some_and(|ttl| ttl.refresh_on_use))
         .bind(append.if_last.map(Seq::get))
         .bind(append.if_last.and_then(named))
+        .bind(number(append.fence))
         .bind(write.format)
         .bind(write.commit)
         .fetch_one(sql)
@@ -191,18 +196,20 @@ pub(super) fn clear<'c>(
     sql: &'c mut PgConnection,
     write: Write,
     address: &'c Address,
+    fence: Option<FencingToken>,
 ) -> BoxFuture<'c, Fallible<u64>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
         let clear = sqlx::query_scalar(concat!(
-            "SELECT larder.clear_thread($1, $2, $3) WHERE ",
-            begin_write!("4", "5")
+            "SELECT larder.clear_thread($1, $2, $3, $4) WHERE ",
+            begin_write!("5", "6")
         ));
         count(
             clear
                 .bind(namespace)
                 .bind(agent)
                 .bind(session)
+                .bind(number(fence))
                 .bind(write.format)
                 .bind(write.commit)
                 .fetch_one(sql)
@@ -216,18 +223,20 @@ pub(super) fn clear_run<'c>(
     write: Write,
     address: &'c Address,
     run: &'c RunId,
+    fence: Option<FencingToken>,
 ) -> BoxFuture<'c, Fallible<u64>> {
     Box::pin(async move {
         let (namespace, agent, session) = address.key();
         let clear = sqlx::query_scalar(concat!(
-            "SELECT larder.clear_run($1, $2, $3, $4) WHERE ",
-            begin_write!("5", "6")
+            "SELECT larder.clear_run($1, $2, $3, $4, $5) WHERE ",
+            begin_write!("6", "7")
         ));
         let clear = clear
             .bind(namespace)
             .bind(agent)
             .bind(session)
             .bind(run.as_str())
+            .bind(number(fence))
             .bind(write.format)
             .bind(write.commit);
         count(clear.fetch_one(sql).await?)
@@ -237,6 +246,11 @@ pub(super) fn clear_run<'c>(
 /// Returns the generation that a position names, as a parameter.
 pub(super) fn named(position: Seq) -> Option<i64> {
     position.generation().map(|named| integer(named.get()))
+}
+
+/// Returns a fencing token as a parameter.
+pub(super) fn number(fence: Option<FencingToken>) -> Option<i64> {
+    fence.map(|token| integer(token.get()))
 }
 
 /// Returns the position in two columns. A thread that does not exist has neither.
@@ -259,15 +273,16 @@ pub(super) fn fork<'c>(
     source: &'c Address,
     target: &'c Address,
     up_to: Option<Seq>,
+    fence: Option<FencingToken>,
 ) -> BoxFuture<'c, Fallible<Forked>> {
     Box::pin(async move {
         let (namespace, from_agent, from_session) = source.key();
         let (_, to_agent, to_session) = target.key();
         let row = sqlx::query(concat!(
             "SELECT out_state, out_messages, out_last, out_generation
-             FROM larder.fork_thread($1, $2, $3, $4, $5, $6, $7)
+             FROM larder.fork_thread($1, $2, $3, $4, $5, $6, $7, $8)
              WHERE ",
-            begin_write!("8", "9")
+            begin_write!("9", "10")
         ))
         .bind(namespace)
         .bind(from_agent)
@@ -276,6 +291,7 @@ pub(super) fn fork<'c>(
         .bind(to_session)
         .bind(up_to.map_or(i64::MAX, Seq::get))
         .bind(up_to.and_then(named))
+        .bind(number(fence))
         .bind(write.format)
         .bind(write.commit)
         .fetch_one(sql)
@@ -303,6 +319,7 @@ pub(super) struct Replace {
     pub(super) batch: Batch,
     pub(super) up_to: Seq,
     pub(super) seen: Seq,
+    pub(super) fence: Option<FencingToken>,
 }
 
 pub(super) fn replace<'c>(
@@ -317,9 +334,9 @@ pub(super) fn replace<'c>(
         let (namespace, agent, session) = replace.address.key();
         let row = sqlx::query(concat!(
             "SELECT out_state, out_removed, out_seq, out_generation
-             FROM larder.replace_beginning($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+             FROM larder.replace_beginning($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
              WHERE ",
-            begin_write!("12", "13")
+            begin_write!("13", "14")
         ))
         .bind(namespace)
         .bind(agent)
@@ -327,6 +344,7 @@ pub(super) fn replace<'c>(
         .bind(replace.up_to.get())
         .bind(replace.seen.get())
         .bind(named.map(|named| integer(named.get())))
+        .bind(number(replace.fence))
         .bind(&replace.batch.runs)
         .bind(&replace.batch.authors)
         .bind(&replace.batch.roles)

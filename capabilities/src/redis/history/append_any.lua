@@ -6,14 +6,18 @@ if key ~= '' then
     if string.sub(answered, 1, #digest) ~= digest then
       return {2}
     end
+    raise_fence(ARGV[9])
     local first, final = string.match(string.sub(answered, #digest + 1), '^(%d+) (%d+)$')
     return {0, tonumber(first), tonumber(final), generation or ''}
   end
 end
+if is_fenced_off(ARGV[9]) then
+  return fenced_off()
+end
 if ARGV[7] ~= '' and (tonumber(ARGV[7]) ~= last or (ARGV[8] ~= '' and ARGV[8] ~= generation)) then
   return {4, last, generation or ''}
 end
-local count = (#ARGV - 8) / 3
+local count = (#ARGV - 9) / 3
 if last + count > SEQ_MAX then
   return {3}
 end
@@ -21,7 +25,7 @@ if not indexed(token) then
   return {1}
 end
 local first = last + 1
-for at = 9, #ARGV, 3 do
+for at = 10, #ARGV, 3 do
   last = last + 1
   bytes = bytes + ARGV[at]
   place_one(last, ARGV[at], ARGV[at + 1], ARGV[at + 2], bytes, 0)
@@ -35,9 +39,9 @@ if ARGV[5] ~= '' then
 else
   renew()
 end
-save()
+save(ARGV[9])
 announce()
-if not ends then
+if not ends and not fence then
   return {0, first, last, generation, 1}
 end
 return {0, first, last, generation}

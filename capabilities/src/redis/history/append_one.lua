@@ -1,9 +1,10 @@
--- Appends one message without a run to a thread that is registered in the index and has no time to live.
+-- Appends one message without a run and without a fencing token to a thread that is registered in the index and has neither a time
+-- to live nor a fence.
 --
 -- KEYS: the thread's hash, its messages. ARGV: size and body. Returns the number of the message and the generation, or 0
 -- for any other thread, another format, or exhausted numbers.
-local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w', 'f', 'g')
-if not head[4] or head[5] or head[7] ~= FORMAT or not head[8] then
+local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w', 'f', 'g', 'x')
+if not head[4] or head[5] or head[7] ~= FORMAT or not head[8] or head[9] then
   return 0
 end
 local seq, size = head[1] + 1, ARGV[1]

@@ -1,5 +1,9 @@
 -- Removes the messages of the run ARGV[2] and returns their number. The index returns their numbers in order, so adjacent
--- messages are removed in one step.
+-- messages are removed in one step. ARGV[3] is the fencing token or nothing.
+if is_fenced_off(ARGV[3]) then
+  return fenced_off()
+end
+raise_fence(ARGV[3])
 local run = ARGV[2]
 local from, to = '[' .. run .. '\0', '(' .. run .. '\1'
 local entries = redis.call('ZRANGEBYLEX', RUNS, from, to)

@@ -1,8 +1,11 @@
 -- Makes the staged messages of a fork the thread's messages. KEYS[7] and KEYS[8] are the staged messages and runs. ARGV:
--- channel, token, the thread's greatest number when they were staged, count, bytes. Returns {0, last, generation}; {1} if the thread is
+-- channel, token, the thread's greatest number when they were staged, count, bytes, fencing token or nothing. Returns {0, last, generation}; {1} if the thread is
 -- not registered in the index; {2} if the thread has messages; {3} if the thread has assigned numbers since; {4} if the
 -- staged messages no longer exist; {5} if the numbers are exhausted.
 local token, base, count = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+if is_fenced_off(ARGV[6]) then
+  return fenced_off()
+end
 if messages > 0 then
   return {2}
 end
@@ -26,6 +29,6 @@ if has_runs then
   redis.call('PERSIST', RUNS)
 end
 last, messages, bytes = last + count, count, tonumber(ARGV[5])
-save()
+save(ARGV[6])
 announce()
 return {0, last, generation}

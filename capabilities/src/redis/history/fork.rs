@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use bytes::Bytes;
 use larder_kernel::storage::history::check_fork;
-use larder_kernel::{Error, ErrorKind, Forked, Outcome, Result, Seq};
+use larder_kernel::{Error, ErrorKind, FencingToken, Forked, Outcome, Result, Seq};
 use redis::Value;
 
 use super::super::decode;
@@ -19,8 +19,9 @@ use super::super::script::Call;
 use super::address::Address;
 use super::index::Index;
 use super::message::Entry;
-use super::read::{at_the_cap, settle, untouched};
+use super::read::{at_the_cap, before_write, untouched};
 use super::scripts::{COMMIT, DISCARD, SOURCE, STAGE};
+use super::write::with_fence;
 
 const OPERATION: &str = "history.fork";
 /// The maximum number of attempts of a fork whose source or target changes during the copy.
@@ -48,15 +49,16 @@ pub(super) async fn fork(
     source: &Address,
     target: &Address,
     up_to: Option<Seq>,
+    fence: Option<FencingToken>,
 ) -> Result<Forked> {
     for _ in 0..ATTEMPTS_MAX {
-        let stands = settle(engine, OPERATION, target).await.map_err(untouched)?;
+        let stands = before_write(engine, OPERATION, target, fence).await.map_err(untouched)?;
         if stands.messages > 0 {
             return Err(target_is_there());
         }
         let mut copy = Copy::new(engine, target, stands.last.get());
         let forked = match copy.take(source, up_to).await.map_err(untouched) {
-            Ok(true) => copy.commit(index).await,
+            Ok(true) => copy.commit(index, fence).await,
             Ok(false) => Ok(None),
             Err(error) => Err(error),
         };
@@ -169,9 +171,9 @@ impl<'a> Copy<'a> {
 
     /// Turns the staged messages into the target's messages; `None` if the target assigned numbers during the
     /// copy.
-    async fn commit(&self, index: &Index) -> Result<Option<Forked>> {
+    async fn commit(&self, index: &Index, fence: Option<FencingToken>) -> Result<Option<Forked>> {
         let call = self.target.keys().key(self.messages.clone()).key(self.runs.clone());
-        let call = call.number(self.base).number(self.count).number(self.bytes);
+        let call = with_fence(call.number(self.base).number(self.count).number(self.bytes), fence);
         match index.write(OPERATION, &COMMIT, self.target, &call).await? {
             (0, numbers) => {
                 let [last, generation] = decode::tuple(Value::Array(numbers))?;

@@ -1,15 +1,16 @@
 //! The reads of a thread's messages.
 
 use larder_kernel::storage::history::{check_after, check_before};
-use larder_kernel::{Error, ErrorKind, Outcome, Result, Seq, StoredMessage, ThreadInfo};
+use larder_kernel::{Error, ErrorKind, FencingToken, Outcome, Result, Seq, StoredMessage, ThreadInfo};
 use redis::{Cmd, Value};
 
 use super::super::decode;
 use super::super::engine::Engine;
-use super::super::script::formats;
+use super::super::script::{Call, formats};
 use super::address::{Address, named};
 use super::message::stored;
 use super::scripts::SETTLE;
+use super::write::with_fence;
 
 /// An offset beyond the end of any thread.
 const OFFSET_MAX: u64 = 1 << 53;
@@ -108,7 +109,26 @@ pub(super) async fn settle(
     operation: &'static str,
     address: &Address,
 ) -> Result<ThreadInfo> {
-    let answer = engine.repeat(operation, &SETTLE, &address.call().arg("")).await?;
+    settled(engine, operation, address, &address.call().arg("")).await
+}
+
+/// Returns the state of the thread like `settle`, for a write with this fencing token that follows.
+pub(super) async fn before_write(
+    engine: &Engine,
+    operation: &'static str,
+    address: &Address,
+    fence: Option<FencingToken>,
+) -> Result<ThreadInfo> {
+    settled(engine, operation, address, &with_fence(address.call().arg("write"), fence)).await
+}
+
+async fn settled(
+    engine: &Engine,
+    operation: &'static str,
+    address: &Address,
+    call: &Call,
+) -> Result<ThreadInfo> {
+    let answer = engine.repeat(operation, &SETTLE, call).await?;
     let stands = decode::tuple(answer).and_then(|counts| info(address, counts));
     stands.map_err(|error| error.in_operation(operation))
 }

@@ -16,7 +16,7 @@ use super::index::Index;
 use super::message::stored;
 use super::read::at_the_cap;
 use super::scripts::REMOVE;
-use super::write::with_condition;
+use super::write::{with_condition, with_fence};
 
 const OPERATION: &str = "history.remove";
 
@@ -45,7 +45,7 @@ pub(super) async fn remove(index: &Index, address: &Address, removal: &Removal) 
     let call = with_condition(address.keys().key(popped(address, key)), removal.if_last);
     let call = with_condition(call, removal.bound()?);
     let call = call.arg(key.map_or("", |key| key.as_str())).arg(removal.digest());
-    let call = call.number(BATCH_BYTES_MAX).number(millis(POPPED_KEPT_MAX));
+    let call = with_fence(call.number(BATCH_BYTES_MAX).number(millis(POPPED_KEPT_MAX)), removal.fence);
     let call = with_target(call, &removal.target)?;
     let (state, answer) = index.write(OPERATION, &REMOVE, address, &call).await?;
     let in_operation = |error: Error| error.in_operation(OPERATION);

@@ -3,13 +3,13 @@
 -- KEYS[7] are the messages that a pop with this idempotency key keeps. ARGV: channel, token, the number that the thread's last
 -- one must be or nothing, its generation or nothing, the number that the thread must have reached or nothing, its generation
 -- or nothing, idempotency key or nothing, digest, maximum bytes of the returned messages, milliseconds for which a pop keeps
--- them, then 'numbers' and the numbers in order, 'after' and the position, or 'newest' and the count.
+-- them, fencing token or nothing, then 'numbers' and the numbers in order, 'after' and the position, or 'newest' and the count.
 --
 -- Returns {0, '<removed> <last> <numbers>', generation, messages}; {1} if the thread is not registered in the index; {2} if the
 -- key was used for another removal; {3} if the numbers are exhausted; {4, last, generation} if the thread has another last
 -- number or generation; {5, last, generation} if it has not reached the position; {6, bytes} if the messages are too large.
 local token, key, digest = ARGV[2], ARGV[7], ARGV[8]
-local bytes_max, kind, argument = tonumber(ARGV[9]), ARGV[11], ARGV[12]
+local bytes_max, fencing, kind, argument = tonumber(ARGV[9]), ARGV[11], ARGV[12], ARGV[13]
 local CHUNK = 16
 
 if key ~= '' then
@@ -18,11 +18,15 @@ if key ~= '' then
     if string.sub(answered, 1, #digest) ~= digest then
       return {2}
     end
+    raise_fence(fencing)
     return {0, string.sub(answered, #digest + 1), generation or '', redis.call('LRANGE', KEYS[7], 0, -1)}
   end
   -- Checks the types of both keys before the first write.
   redis.call('LLEN', KEYS[7])
   redis.call('ZCARD', POPPED)
+end
+if is_fenced_off(fencing) then
+  return fenced_off()
 end
 if ARGV[3] ~= '' and (tonumber(ARGV[3]) ~= last or (ARGV[4] ~= '' and ARGV[4] ~= generation)) then
   return {4, last, generation or ''}
@@ -55,7 +59,7 @@ elseif kind == 'newest' then
   end
   found = newest
 else
-  for at = 12, #ARGV do
+  for at = 13, #ARGV do
     local message = redis.call('ZRANGEBYSCORE', MESSAGES, ARGV[at], ARGV[at])[1]
     if message and size <= bytes_max then
       find(message)
@@ -67,6 +71,7 @@ if size > bytes_max then
 end
 removed = math.max(removed, #found)
 if removed == 0 and key == '' then
+  raise_fence(fencing)
   return {0, '0 ' .. int(last) .. ' ', generation or '', {}}
 end
 if last >= SEQ_MAX then
@@ -122,7 +127,7 @@ if key ~= '' then
     redis.call('PEXPIRE', POPPED, ARGV[10])
   end
 end
-save()
+save(fencing)
 if removed > 0 then
   announce()
 end

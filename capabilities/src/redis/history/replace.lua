@@ -1,13 +1,16 @@
 -- Replaces all messages up to a number by other messages.
 --
--- KEYS[7] is a temporary key of the thread. ARGV: channel, token, up to, seen, generation or nothing, then size, run and body of each message.
+-- KEYS[7] is a temporary key of the thread. ARGV: channel, token, up to, seen, generation or nothing, fencing token or nothing, then size, run and body of each message.
 -- Returns {0, removed, number of the event, generation}; {1} if the thread is not registered in the index; {2} if `up to` or `seen` is
 -- beyond the thread's last number; {3} if the thread lost messages since `seen`; {4} if the numbers are exhausted; {5} if
 -- the thread has another generation.
 local token, up_to, seen = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local placed = (#ARGV - 5) / 3
+local placed = (#ARGV - 6) / 3
 local CHUNK = 64
 
+if is_fenced_off(ARGV[6]) then
+  return fenced_off()
+end
 if ARGV[5] ~= '' and ARGV[5] ~= generation then
   return {5}
 end
@@ -88,11 +91,11 @@ else
   end)
 end
 messages = kept + placed
-for at = 6, #ARGV, 3 do
+for at = 7, #ARGV, 3 do
   bytes = bytes + ARGV[at]
 end
 local seq = up_to - placed
-for at = 6, #ARGV, 3 do
+for at = 7, #ARGV, 3 do
   seq = seq + 1
   place_one(seq, ARGV[at], ARGV[at + 1], ARGV[at + 2], bytes, last + 1)
 end
@@ -104,6 +107,6 @@ redis.call('ZREMRANGEBYSCORE', REPLACEMENTS, '-inf', int(up_to))
 redis.call('ZREMRANGEBYSCORE', EVENTS, '-inf', int(up_to))
 happened(3, removed, up_to, placed, '')
 redis.call('ZADD', REPLACEMENTS, int(up_to), int(last))
-save()
+save(ARGV[6])
 announce()
 return {0, removed, last, generation}

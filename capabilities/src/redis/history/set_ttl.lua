@@ -1,5 +1,8 @@
 -- Sets the time to live ARGV[2], or removes it if that is empty. ARGV[3] is 1 if use renews it. Returns whether the
--- thread has messages.
+-- thread has messages. ARGV[4] is the fencing token or nothing.
+if is_fenced_off(ARGV[4]) then
+  return fenced_off()
+end
 if messages == 0 then
   return 0
 end
@@ -8,5 +11,5 @@ if ARGV[2] == '' then
 else
   live(ARGV[2], ARGV[3])
 end
-save()
+save(ARGV[4])
 return 1

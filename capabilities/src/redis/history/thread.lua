@@ -5,7 +5,7 @@
 --
 -- The hash holds the counters: `s` the greatest number, `c` that of the last clear, run clear, replacement or removal, `n` the
 -- number of messages, `b` their bytes, `f` the format, `g` the generation, `i` present after the thread was registered in the index, `w` the end of
--- the last subscription's notice. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
+-- the last subscription's notice, `x` the fence: the greatest fencing token with which a write succeeded. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
 -- `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal.
 --
 -- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. The body is
@@ -40,7 +40,7 @@ for _, key in ipairs({MESSAGES, RUNS, EVENTS, REPLACEMENTS}) do
   redis.call('ZCARD', key)
 end
 redis.call('SCARD', REFUSED)
-local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e', 'f', 'g')
+local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e', 'f', 'g', 'x')
 if fields[1] and fields[8] ~= FORMAT then
   return wrong_format(fields[8])
 end
@@ -50,8 +50,15 @@ local ttl, renews, ends = tonumber(fields[5] or nil), fields[6] == '1', tonumber
 local had_ttl = ends ~= nil
 -- Nothing for a thread that was never written, or not since a version that drew none.
 local generation = fields[9]
+-- Decimal text, because a token may exceed 2^53.
+local fence = fields[10]
 
-local function save()
+-- Writes the counters, and the fence if the write has a token, which must not be fenced off.
+local function save(token)
+  if token and token ~= '' and token ~= fence then
+    fence = token
+    redis.call('HSET', THREAD, 'x', fence)
+  end
   if not generation then
     generation = draw(THREAD)
     redis.call('HSET', THREAD, 'g', generation)
@@ -72,6 +79,23 @@ local function save()
     redis.call('PERSIST', RUNS)
   end
   had_ttl = ends ~= nil
+end
+
+-- Returns whether the token in decimal, which is empty if a write has none, is missing or lower than the thread's.
+local function is_fenced_off(token)
+  return fence and (#token < #fence or (#token == #fence and token < fence))
+end
+
+local function fenced_off()
+  return redis.error_reply('LARDERFENCE ' .. fence)
+end
+
+-- Remembers the token of a write that succeeded on a thread that was written before, unless it has a greater one.
+local function raise_fence(token)
+  if token ~= '' and token ~= fence and fields[1] and not is_fenced_off(token) then
+    fence = token
+    redis.call('HSET', THREAD, 'x', fence)
+  end
 end
 
 -- Assigns a number to an event that changes stored messages, and writes the event.

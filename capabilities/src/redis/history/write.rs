@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use larder_kernel::storage::history::{check_if_last, check_replace_at};
-use larder_kernel::{Appended, Error, ErrorKind, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
+use larder_kernel::{
+    Appended, Error, ErrorKind, FencingToken, IdempotencyKey, Replaced, Replacement, Result, RunId, Seq, Ttl,
+};
 use redis::Value;
 
 use super::super::decode;
@@ -33,11 +35,17 @@ pub(super) fn with_condition(call: Call, if_last: Option<Seq>) -> Call {
     call.arg(number).arg(generation)
 }
 
+/// Adds a fencing token to the arguments, or nothing.
+pub(super) fn with_fence(call: Call, fence: Option<FencingToken>) -> Call {
+    call.arg(fence.map(|token| token.to_string()).unwrap_or_default())
+}
+
 /// The options of an append.
 pub(super) struct Append {
     pub(super) key: Option<(IdempotencyKey, [u8; 32])>,
     pub(super) ttl: Option<Ttl>,
     pub(super) if_last: Option<Seq>,
+    pub(super) fence: Option<FencingToken>,
 }
 
 pub(super) async fn append(
@@ -48,10 +56,11 @@ pub(super) async fn append(
     options: Append,
 ) -> Result<Appended> {
     const OPERATION: &str = super::APPEND;
-    let Append { key, ttl, if_last } = options;
+    let Append { key, ttl, if_last, fence } = options;
     if key.is_none()
         && ttl.is_none()
         && if_last.is_none()
+        && fence.is_none()
         && let Some(message) = batch.without_run()
         && fast.contains(address)
     {
@@ -65,7 +74,7 @@ pub(super) async fn append(
         Some((key, digest)) => address.keys().arg(key.as_str()).arg(digest),
         None => address.keys().arg("").arg(""),
     };
-    let call = batch.into_call(with_condition(with_ttl(call, ttl), if_last));
+    let call = batch.into_call(with_fence(with_condition(with_ttl(call, ttl), if_last), fence));
     match index.write(OPERATION, &APPEND, address, &call).await? {
         (0, mut numbers) => {
             if numbers.len() > 3 {
@@ -105,28 +114,34 @@ async fn append_one(
     Ok(Some(Seq::new(decode::integer(seq)?).in_generation(decode::generation(generation)?)))
 }
 
-pub(super) async fn clear(engine: &Engine, address: &Address) -> Result<u64> {
-    decode::count(engine.run("history.clear", &CLEAR, &address.call()).await?)
+pub(super) async fn clear(engine: &Engine, address: &Address, fence: Option<FencingToken>) -> Result<u64> {
+    let call = with_fence(address.call(), fence);
+    decode::count(engine.run("history.clear", &CLEAR, &call).await?)
 }
 
-pub(super) async fn clear_run(engine: &Engine, address: &Address, run: &RunId) -> Result<u64> {
-    let call = address.call().arg(run.as_str());
+pub(super) async fn clear_run(
+    engine: &Engine,
+    address: &Address,
+    run: &RunId,
+    fence: Option<FencingToken>,
+) -> Result<u64> {
+    let call = with_fence(address.call().arg(run.as_str()), fence);
     decode::count(engine.run("history.clear_run", &CLEAR_RUN, &call).await?)
 }
 
 pub(super) async fn replace(
     index: &Index,
     address: &Address,
-    up_to: Seq,
-    seen: Seq,
+    replacement: &Replacement,
     batch: Batch,
 ) -> Result<Replaced> {
     const OPERATION: &str = "history.replace";
+    let Replacement { up_to, seen, fence, .. } = *replacement;
     let conflict = |message| Err(Error::new(ErrorKind::Conflict, OPERATION, message));
     let named = seen.generation().or(up_to.generation());
     check_replace_at(up_to, seen, Seq::ZERO.in_generation(named))?;
     let call = address.keys().key(address.place().part("work")).number(up_to.get()).number(seen.get());
-    let call = call.arg(named.map(|named| named.to_string()).unwrap_or_default());
+    let call = with_fence(call.arg(named.map(|named| named.to_string()).unwrap_or_default()), fence);
     match index.write(OPERATION, &REPLACE, address, &batch.into_call(call)).await? {
         (0, numbers) => {
             let (removed, seq) = numbered(OPERATION, numbers)?;
@@ -143,9 +158,15 @@ pub(super) async fn replace(
 }
 
 /// Sets or removes the time to live.
-pub(super) async fn set_ttl(engine: &Engine, address: &Address, ttl: Option<Ttl>) -> Result<()> {
+pub(super) async fn set_ttl(
+    engine: &Engine,
+    address: &Address,
+    ttl: Option<Ttl>,
+    fence: Option<FencingToken>,
+) -> Result<()> {
     const OPERATION: &str = "history.set_ttl";
-    let answer = engine.run(OPERATION, &SET_TTL, &with_ttl(address.call(), ttl)).await?;
+    let call = with_fence(with_ttl(address.call(), ttl), fence);
+    let answer = engine.run(OPERATION, &SET_TTL, &call).await?;
     if decode::integer(answer)? == 1 {
         return Ok(());
     }

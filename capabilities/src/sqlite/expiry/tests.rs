@@ -57,7 +57,7 @@ async fn write(history: &impl HistoryProvider, thread: &Thread, messages: usize,
         history.append_many(thread, batch.collect(), AppendOptions::default()).await.unwrap();
     }
     if ttl.is_some() {
-        history.set_ttl(thread, ttl).await.unwrap();
+        history.set_ttl(thread, ttl, None).await.unwrap();
     }
 }
 
@@ -76,7 +76,7 @@ async fn an_unused_expired_thread_is_removed_in_parts_and_its_numbers_continue()
     // The subscription begins while the thread is alive; later, it would record the expiry as a clear event.
     let all = Seq::new(i64::try_from(MANY).unwrap());
     let mut events = history.subscribe(&thread("gone"), all).await.unwrap();
-    history.set_ttl(&thread("gone"), Some(brief())).await.unwrap();
+    history.set_ttl(&thread("gone"), Some(brief()), None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert_eq!(sqlite.sweep().await.unwrap(), 1);
     assert_eq!(database.count("messages"), 4);
@@ -123,7 +123,7 @@ async fn an_extension_is_seen_after_the_first_expiry() {
     assert_eq!(sqlite.sweep().await.unwrap(), 0);
     assert_eq!(database.count("threads WHERE sweep_ms = expires_ms"), 1);
     assert_eq!(history.tail(&used, None, 10).await.unwrap().len(), 1);
-    history.set_ttl(&used, None).await.unwrap();
+    history.set_ttl(&used, None, None).await.unwrap();
     assert_eq!(database.count("threads WHERE sweep_ms IS NOT NULL"), 0);
 }
 
@@ -264,7 +264,7 @@ async fn a_reader_without_write_access_counts_an_expiry_that_is_not_recorded() {
     let sqlite = database.open().await;
     let history = sqlite.history(app());
     write(&history, &thread("gone"), 2, None).await;
-    history.set_ttl(&thread("gone"), Some(brief())).await.unwrap();
+    history.set_ttl(&thread("gone"), Some(brief()), None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     let config = SqliteConfig::new(&database.file).with_mode(OpenMode::ReadOnly);
     let reader = Sqlite::open(config).await.unwrap().history(app());

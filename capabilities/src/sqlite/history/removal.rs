@@ -14,11 +14,17 @@ const OPERATION: &str = "history.remove";
 
 /// A lost condition is the inner error, so that the transaction still commits the clear of an expired thread.
 pub(super) fn remove(sql: &Connection, address: &Address, removal: &Removal) -> Fallible<Result<Removed>> {
-    let found = expire(sql, address)?;
-    if let Some(row) = &found
+    let mut found = expire(sql, address)?;
+    if let Some(row) = &mut found
         && let Some(first_answer) = repeated(sql, row.id, removal)?
     {
+        if first_answer.is_ok() {
+            row.raise_fence(sql, removal.fence)?;
+        }
         return Ok(first_answer.map(|answer| answer.in_generation(row.generation)));
+    }
+    if let Some(failure) = found.as_ref().and_then(|row| row.check_fence(OPERATION, removal.fence).err()) {
+        return Ok(Err(failure.into_error(OPERATION)));
     }
     let last = found.as_ref().map_or(Seq::ZERO, ThreadRow::last);
     let checked = check_if_last(OPERATION, removal.if_last, last);
@@ -36,6 +42,7 @@ pub(super) fn remove(sql: &Connection, address: &Address, removal: &Removal) -> 
         _ => take(sql, &mut row, removal)?,
     };
     remember(sql, row.id, removal, &removed)?;
+    row.raise_fence(sql, removal.fence)?;
     Ok(Ok(removed.in_generation(row.generation)))
 }
 

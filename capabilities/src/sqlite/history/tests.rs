@@ -77,7 +77,7 @@ async fn an_idempotency_key_outlives_a_clear_and_refuses_other_messages() {
     let store = open(&folder).await;
     let options = AppendOptions::default().with_idempotency_key(IdempotencyKey::new("k").unwrap());
     let first = store.append_many(&thread(), vec![text("a")], options.clone()).await.unwrap();
-    store.clear(&thread()).await.unwrap();
+    store.clear(&thread(), None).await.unwrap();
     assert_eq!(store.append_many(&thread(), vec![text("a")], options.clone()).await.unwrap(), first);
     let error = store.append_many(&thread(), vec![text("b")], options).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
@@ -117,9 +117,9 @@ async fn a_subscription_reads_the_backlog_and_then_the_writes_of_other_handles()
         .await
         .unwrap();
     assert_eq!(take(&mut events, 2).await, own(&[(2, "b 2"), (3, "c 3")]));
-    theirs.clear_run(&thread(), &run).await.unwrap();
+    theirs.clear_run(&thread(), &run, None).await.unwrap();
     theirs.replace(&thread(), Replacement::new(Seq::new(4), vec![text("s")])).await.unwrap();
-    theirs.clear(&thread()).await.unwrap();
+    theirs.clear(&thread(), None).await.unwrap();
     theirs.append(&thread(), text("d")).await.unwrap();
     // The clear may arrive before earlier events; after it no event is missing.
     let mut last = take(&mut events, 1).await;
@@ -155,18 +155,18 @@ async fn a_fork_is_a_separate_thread() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let fork = Thread::new("agent", "fork").unwrap();
-    assert_eq!(store.fork(&thread(), &fork, None).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(store.fork(&thread(), &fork, None, None).await.unwrap_err().kind(), ErrorKind::NotFound);
     for word in ["a", "bb", "c"] {
         store.append(&thread(), text(word)).await.unwrap();
     }
-    let forked = store.fork(&thread(), &fork, Some(Seq::new(2))).await.unwrap();
+    let forked = store.fork(&thread(), &fork, Some(Seq::new(2)), None).await.unwrap();
     assert_eq!((forked.messages, forked.last.get()), (2, 2));
-    store.clear(&thread()).await.unwrap();
+    store.clear(&thread(), None).await.unwrap();
     assert_eq!(texts(&store, &fork).await, own(&[(1, "a"), (2, "bb")]));
     let mut events = store.subscribe(&fork, Seq::ZERO).await.unwrap();
     assert_eq!(take(&mut events, 2).await, own(&[(1, "a 1"), (2, "bb 3")]));
     store.append(&thread(), text("d")).await.unwrap();
-    assert_eq!(store.fork(&thread(), &fork, None).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(store.fork(&thread(), &fork, None, None).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn a_fork_in_several_steps_keeps_order_numbers_and_sizes() {
         store.append(&thread(), message).await.unwrap();
     }
     let fork = Thread::new("agent", "fork").unwrap();
-    let forked = store.fork(&thread(), &fork, None).await.unwrap();
+    let forked = store.fork(&thread(), &fork, None, None).await.unwrap();
     assert_eq!((forked.messages, forked.last.get()), (7, 7));
     let sizes = [LONG, LONG, 1, 1, LONG, LONG, 1];
     assert_eq!(store.thread_info(&fork).await.unwrap().bytes, sizes.iter().sum::<usize>() as u64);
@@ -213,7 +213,7 @@ async fn an_expiry_is_a_clear_that_use_postpones() {
     }
     tokio::time::sleep(Duration::from_millis(1_000)).await;
     assert!(store.list_threads(None, PageRequest::first(1)).await.unwrap().items.is_empty());
-    assert_eq!(store.set_ttl(&thread(), None).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(store.set_ttl(&thread(), None, None).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(store.thread_info(&thread()).await.unwrap().messages, 0);
     store.append(&thread(), text("b")).await.unwrap();
     let mut events = store.subscribe(&thread(), Seq::MIN).await.unwrap();
@@ -284,7 +284,7 @@ async fn a_thread_is_listed_exactly_while_it_holds_messages() {
     assert_eq!(listed().await, 0);
     store.append(&thread(), text("one").with_run(run.clone())).await.unwrap();
     assert_eq!(listed().await, 1);
-    store.clear_run(&thread(), &run).await.unwrap();
+    store.clear_run(&thread(), &run, None).await.unwrap();
     assert_eq!(listed().await, 0);
     store.append_many(&thread(), vec![text("two"), text("three")], brief).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -292,11 +292,11 @@ async fn a_thread_is_listed_exactly_while_it_holds_messages() {
     // This append first records the expiry as a clear event.
     store.append(&thread(), text("four")).await.unwrap();
     assert_eq!(listed().await, 1);
-    store.clear(&thread()).await.unwrap();
+    store.clear(&thread(), None).await.unwrap();
     assert_eq!(listed().await, 0);
     let fork = Thread::new("agent", "fork").unwrap();
     store.append(&thread(), text("five")).await.unwrap();
-    store.fork(&thread(), &fork, None).await.unwrap();
+    store.fork(&thread(), &fork, None, None).await.unwrap();
     assert_eq!(listed().await, 2);
 }
 

@@ -1,10 +1,11 @@
 //! The row of a thread: its sequence numbers, its counters and its time to live.
 
-use larder_kernel::{Generation, Namespace, Seq, Thread, ThreadInfo, Ttl};
+use larder_kernel::storage::history::check_fence;
+use larder_kernel::{FencingToken, Generation, Namespace, Seq, Thread, ThreadInfo, Ttl};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::super::failure::Fallible;
-use super::super::value::{count, generation, length, millis, new_generation, now_ms};
+use super::super::value::{count, generation, integer, length, millis, new_generation, now_ms};
 
 /// The `kind` of an event's row.
 pub(super) const CLEARED: i64 = 1;
@@ -37,13 +38,15 @@ pub(super) struct ThreadRow {
     sweep_ms: Option<i64>,
     /// True if the stored row is marked as having messages.
     live: bool,
+    /// The greatest fencing token with which a write succeeded.
+    fence: Option<i64>,
 }
 
 impl ThreadRow {
     pub(super) fn find(sql: &Connection, address: &Address) -> Fallible<Option<Self>> {
         let mut statement = sql.prepare_cached(
             "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, \
-             sweep_ms, generation
+             sweep_ms, generation, fence
              FROM threads WHERE namespace = ?1 AND agent = ?2 AND session = ?3",
         )?;
         let thread = &address.thread;
@@ -54,7 +57,7 @@ impl ThreadRow {
     pub(super) fn with_id(sql: &Connection, id: i64) -> Fallible<Option<Self>> {
         let mut statement = sql.prepare_cached(
             "SELECT id, last_seq, changed_seq, messages, bytes, ttl_ms, ttl_refresh, expires_ms, live, \
-             sweep_ms, generation
+             sweep_ms, generation, fence
              FROM threads WHERE id = ?1",
         )?;
         Ok(statement.query_row([id], Self::read).optional()?)
@@ -73,6 +76,7 @@ impl ThreadRow {
             live: row.get(8)?,
             sweep_ms: row.get(9)?,
             generation: generation(row.get(10)?),
+            fence: row.get(11)?,
         })
     }
 
@@ -149,6 +153,24 @@ impl ThreadRow {
     /// Schedules the next check for the expiry of the thread.
     pub(super) fn reschedule_expiry(&mut self, sql: &Connection) -> Fallible<()> {
         self.schedule_expiry(sql, self.expires_ms)
+    }
+
+    /// Refuses a write whose fencing token is missing or too low.
+    pub(super) fn check_fence(&self, operation: &'static str, fence: Option<FencingToken>) -> Fallible<()> {
+        let greatest = self.fence.map(count).transpose()?.map(FencingToken::new);
+        Ok(check_fence(operation, fence, greatest)?)
+    }
+
+    /// Remembers the fencing token of a write that succeeded. A separate statement, because few writes raise
+    /// the fence.
+    pub(super) fn raise_fence(&mut self, sql: &Connection, fence: Option<FencingToken>) -> Fallible<()> {
+        let fence = fence.map(|token| integer(token.get()));
+        if fence > self.fence {
+            sql.prepare_cached("UPDATE threads SET fence = ?2 WHERE id = ?1")?
+                .execute(params![self.id, fence])?;
+            self.fence = fence;
+        }
+        Ok(())
     }
 
     /// Makes an expiry final, even if the clock is set back: some of the messages are already removed.

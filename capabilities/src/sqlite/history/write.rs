@@ -1,7 +1,10 @@
 //! The writes of a thread. Each runs inside the writer's transaction.
 
 use larder_kernel::storage::history::{check_fork, check_if_last, check_replace_at};
-use larder_kernel::{Appended, Error, ErrorKind, Forked, IdempotencyKey, Replaced, Result, RunId, Seq, Ttl};
+use larder_kernel::{
+    Appended, Error, ErrorKind, FencingToken, Forked, IdempotencyKey, Replaced, Replacement, Result, RunId,
+    Seq, Ttl,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::failure::Fallible;
@@ -19,6 +22,7 @@ pub(super) struct Append {
     pub(super) key: Option<(IdempotencyKey, [u8; 32])>,
     pub(super) ttl: Option<Ttl>,
     pub(super) if_last: Option<Seq>,
+    pub(super) fence: Option<FencingToken>,
 }
 
 /// A lost condition is the inner error, as in [`replace`].
@@ -28,14 +32,21 @@ pub(super) fn append(
     messages: &[Encoded],
     options: &Append,
 ) -> Fallible<Result<Appended>> {
-    let found = expire(sql, address)?;
-    if let (Some(row), Some((key, digest))) = (&found, &options.key)
+    const OPERATION: &str = "history.append_many";
+    let mut found = expire(sql, address)?;
+    if let (Some(row), Some((key, digest))) = (&mut found, &options.key)
         && let Some(first_answer) = repeated(sql, row.id, key, digest)?
     {
+        if first_answer.is_ok() {
+            row.raise_fence(sql, options.fence)?;
+        }
         return Ok(first_answer.map(|answer| answer.in_generation(row.generation)));
     }
+    if let Some(failure) = found.as_ref().and_then(|row| row.check_fence(OPERATION, options.fence).err()) {
+        return Ok(Err(failure.into_error(OPERATION)));
+    }
     let last = found.as_ref().map_or(Seq::ZERO, ThreadRow::last);
-    if let Err(error) = check_if_last("history.append_many", options.if_last, last) {
+    if let Err(error) = check_if_last(OPERATION, options.if_last, last) {
         return Ok(Err(error));
     }
     let mut row = found.map_or_else(|| ThreadRow::make(sql, address), Ok)?;
@@ -63,6 +74,7 @@ pub(super) fn append(
         None => row.touch(now_ms()),
     }
     row.save(sql)?;
+    row.raise_fence(sql, options.fence)?;
     if let Some((key, digest)) = &options.key {
         let mut statement = sql.prepare_cached(
             "INSERT INTO append_keys (thread, idempotency_key, digest, first_seq, last_seq)
@@ -135,9 +147,13 @@ pub(super) fn fork(
     source: &Address,
     target: &Address,
     up_to: Option<Seq>,
+    fence: Option<FencingToken>,
 ) -> Fallible<Forked> {
     let source = expire(sql, source)?;
     let existing = expire(sql, target)?;
+    if let Some(row) = &existing {
+        row.check_fence("history.fork", fence)?;
+    }
     if existing.is_some_and(|row| row.messages > 0) {
         return Err(target_exists().into());
     }
@@ -169,6 +185,7 @@ pub(super) fn fork(
         after = slice.end;
     }
     row.save(sql)?;
+    row.raise_fence(sql, fence)?;
     Ok(Forked::new(count(row.messages)?, row.last()))
 }
 
@@ -209,12 +226,16 @@ fn slices(sql: &Connection, thread: i64, up_to: i64) -> Fallible<Vec<Slice>> {
 pub(super) fn replace(
     sql: &Connection,
     address: &Address,
-    up_to: Seq,
-    seen: Seq,
+    replacement: &Replacement,
     messages: &[Encoded],
 ) -> Fallible<Result<Replaced>> {
-    let conflict = |message| Ok(Err(Error::new(ErrorKind::Conflict, "history.replace", message)));
+    const OPERATION: &str = "history.replace";
+    let conflict = |message| Ok(Err(Error::new(ErrorKind::Conflict, OPERATION, message)));
+    let Replacement { up_to, seen, fence, .. } = *replacement;
     let found = expire(sql, address)?;
+    if let Some(failure) = found.as_ref().and_then(|row| row.check_fence(OPERATION, fence).err()) {
+        return Ok(Err(failure.into_error(OPERATION)));
+    }
     let last = found.as_ref().map_or(Seq::ZERO, ThreadRow::last);
     if let Err(error) = check_replace_at(up_to, seen, last) {
         return Ok(Err(error));
@@ -240,6 +261,7 @@ pub(super) fn replace(
     )?;
     statement.execute([row.id, seq, REPLACED, length(removed), up_to.get(), row.bytes])?;
     row.save(sql)?;
+    row.raise_fence(sql, fence)?;
     Ok(Ok(Replaced::new(larder_kernel::check::size(removed), row.seq(seq))))
 }
 

@@ -35,7 +35,7 @@ async fn filled(folder: &TempDir) -> PathBuf {
     history.append_many(&thread, vec![say("one"), say("two"), say("three")], options).await.unwrap();
     let cleared = Thread::new("a", "cleared").unwrap();
     history.append_many(&cleared, vec![say("x")], AppendOptions::default()).await.unwrap();
-    history.clear(&cleared).await.unwrap();
+    history.clear(&cleared, None).await.unwrap();
     let (key_value, bucket) = (sqlite.key_value(ns()), BucketName::new("b").unwrap());
     for key in ["k1", "k2", "gone"] {
         key_value.set(&bucket, &Key::new(key).unwrap(), "v".into()).await.unwrap();

@@ -30,11 +30,11 @@ pub(super) async fn write(postgres: &Postgres, number: u32) {
         appends.spawn(async move { history.append(&thread, ChatMessage::user("x")).await.unwrap() });
     }
     appends.join_all().await;
-    history.set_ttl(&thread, Some(Ttl::sliding(Duration::from_secs(60)))).await.unwrap();
+    history.set_ttl(&thread, Some(Ttl::sliding(Duration::from_secs(60))), None).await.unwrap();
     history.append(&thread, ChatMessage::user("renewed")).await.unwrap();
     let fork = Thread::new("a", format!("fork-{number}")).unwrap();
-    history.fork(&thread, &fork, Some(Seq::new(2))).await.unwrap();
-    history.clear(&fork).await.unwrap();
+    history.fork(&thread, &fork, Some(Seq::new(2)), None).await.unwrap();
+    history.clear(&fork, None).await.unwrap();
     let values = postgres.key_value(namespace());
     let (bucket, key) = (BucketName::new("b").unwrap(), Key::new(format!("{number}")).unwrap());
     values.set(&bucket, &key, "v".into()).await.unwrap();

@@ -34,7 +34,7 @@ pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
         let expire = "UPDATE larder.threads SET ttl_ms = 1, expires_ms = 1 WHERE session = 'ended'";
         sqlx::raw_sql(expire).execute(&mut admin).await.unwrap();
         let ttl = Ttl::sliding(Duration::from_secs(60));
-        postgres.history(namespace()).set_ttl(&renewed, Some(ttl)).await.unwrap();
+        postgres.history(namespace()).set_ttl(&renewed, Some(ttl), None).await.unwrap();
         make_read_only(&url).await;
         let history = open(&url).await.unwrap().history(namespace());
         let error = history.append(&thread, ChatMessage::user(CANARY)).await.unwrap_err();

@@ -75,7 +75,7 @@ pub(super) async fn exercise(url: &str, namespace: &str) -> larder_kernel::Resul
         said,
         history.tail(&thread, None, 10).await?.iter().map(|m| m.message.text.clone()).collect::<Vec<_>>()
     );
-    say!(said, history.fork(&thread, &Thread::new("b", "s")?, Some(Seq::new(3))).await?);
+    say!(said, history.fork(&thread, &Thread::new("b", "s")?, Some(Seq::new(3)), None).await?);
     say!(said, history.list_threads(None, PageRequest::first(10)).await?.items.len());
     say!(said, history.list_threads(Some(&AgentId::new("ä")?), PageRequest::first(10)).await?.items.len());
     let (values, bucket) = (postgres.key_value(namespace.clone()), BucketName::new("b")?);

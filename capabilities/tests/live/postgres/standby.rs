@@ -42,7 +42,7 @@ pub(crate) async fn a_standby_is_unavailable_and_not_forbidden() {
         };
         let history = standby.history(namespace());
         standby_says(history.append(&thread, ChatMessage::user(CANARY)).await.unwrap_err());
-        standby_says(history.clear(&thread).await.unwrap_err());
+        standby_says(history.clear(&thread, None).await.unwrap_err());
         let values = standby.key_value(namespace());
         standby_says(values.set(&bucket, &key, "v".into()).await.unwrap_err());
         standby_says(values.erase().await.unwrap_err());

@@ -31,7 +31,7 @@ async fn write(history: &impl HistoryProvider, thread: &Thread, messages: usize,
         history.append_many(thread, batch.collect(), AppendOptions::default()).await.unwrap();
     }
     if ttl.is_some() {
-        history.set_ttl(thread, ttl).await.unwrap();
+        history.set_ttl(thread, ttl, None).await.unwrap();
     }
 }
 
@@ -203,7 +203,7 @@ pub(crate) async fn extending_a_time_to_live_does_not_change_the_index() {
         assert_eq!(postgres.sweep().await.unwrap(), 0);
         assert_eq!(count(&mut admin, "threads WHERE sweep_ms = expires_ms").await, 1);
         assert_eq!(history.tail(&used, None, 10).await.unwrap().len(), 2);
-        history.set_ttl(&used, None).await.unwrap();
+        history.set_ttl(&used, None, None).await.unwrap();
         assert_eq!(count(&mut admin, "threads WHERE sweep_ms IS NOT NULL").await, 0);
         postgres.close().await;
     })

@@ -185,7 +185,7 @@ pub(crate) async fn a_verification_sees_one_state_and_disturbs_no_writer() {
             for number in 0..300 {
                 history.append(&thread, ChatMessage::user("more")).await.unwrap();
                 if number % 50 == 49 {
-                    history.clear(&thread).await.unwrap();
+                    history.clear(&thread, None).await.unwrap();
                 }
             }
         });

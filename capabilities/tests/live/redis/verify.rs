@@ -151,7 +151,7 @@ pub(crate) async fn a_verification_during_writes_finds_nothing() {
         for number in 0..500 {
             history.append(&thread, ChatMessage::user("more")).await.unwrap();
             if number % 50 == 49 {
-                history.clear(&thread).await.unwrap();
+                history.clear(&thread, None).await.unwrap();
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

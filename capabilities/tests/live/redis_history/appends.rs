@@ -78,7 +78,7 @@ pub(crate) async fn what_others_did() {
     let say = async || store.append(&thread, ChatMessage::user("text")).await.unwrap().get();
     assert_eq!((say().await, say().await), (1, 2));
     let ttl = Ttl::sliding(Duration::from_secs(600));
-    other.set_ttl(&thread, Some(ttl)).await.unwrap();
+    other.set_ttl(&thread, Some(ttl), None).await.unwrap();
     let mut plain = plain_connection().await;
     let messages = part(&namespace, "t", "messages");
     redis::cmd("PEXPIRE").arg(&messages).arg(90_000).exec_async(&mut plain).await.unwrap();
@@ -87,7 +87,7 @@ pub(crate) async fn what_others_did() {
     // The time has passed: the messages are cleared, which takes a number.
     assert_eq!((say().await, say().await), (4, 5));
     assert_eq!(store.thread_info(&thread).await.unwrap().messages, 2);
-    other.set_ttl(&thread, Some(ttl)).await.unwrap();
+    other.set_ttl(&thread, Some(ttl), None).await.unwrap();
     redis::cmd("PEXPIRE").arg(&messages).arg(90_000).exec_async(&mut plain).await.unwrap();
     assert_eq!(say().await, 6);
     let left: i64 = redis::cmd("PTTL").arg(&messages).query_async(&mut plain).await.unwrap();

@@ -132,13 +132,13 @@ async fn history(stores: &Stores, dice: &mut Dice) {
                 history.replace(&thread, Replacement::new(last, messages)).await.unwrap();
                 append(thread, vec![message(dice)], AppendOptions::default()).await;
             }
-            2 => drop(history.clear(&thread).await.unwrap()),
-            3 => drop(history.clear_run(&thread, &RunId::new("run\\1").unwrap()).await.unwrap()),
+            2 => drop(history.clear(&thread, None).await.unwrap()),
+            3 => drop(history.clear_run(&thread, &RunId::new("run\\1").unwrap(), None).await.unwrap()),
             4 => {
                 let soon = AppendOptions::default().with_ttl(Ttl::fixed(Duration::from_millis(1)));
                 append(thread, vec![message(dice)], soon).await;
             }
-            5 => history.set_ttl(&thread, Some(Ttl::sliding(Duration::from_secs(3600)))).await.unwrap(),
+            5 => history.set_ttl(&thread, Some(Ttl::sliding(Duration::from_secs(3600))), None).await.unwrap(),
             _ => {}
         }
     }

@@ -93,7 +93,7 @@ async fn change(stores: &Stores, contract: Contract) {
         Contract::History => {
             let history = stores.set().history().unwrap();
             let thread = held.messages[0].0.clone();
-            history.clear(&thread).await.unwrap();
+            history.clear(&thread, None).await.unwrap();
             history.append(&thread, ChatMessage::user("other")).await.unwrap();
         }
         Contract::Vectors => {
@@ -190,7 +190,7 @@ async fn cleared(backend: Backend) {
     copied(&source.stores, &target.stores, &[Contract::History]).await;
     let history = target.stores.set().history().unwrap();
     for info in history.list_threads(None, PageRequest::default()).await.unwrap().items {
-        history.clear(&info.thread).await.unwrap();
+        history.clear(&info.thread, None).await.unwrap();
     }
     copied(&source.stores, &target.stores, &[Contract::History]).await;
     let held = everything(&source.stores, &[Contract::History]).await;

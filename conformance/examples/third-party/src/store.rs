@@ -109,13 +109,13 @@ impl HistoryProvider for AfternoonHistory {
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
         self.on(thread, |messages| info(thread, messages))
     }
-    async fn clear(&self, thread: &Thread) -> Result<u64> {
+    async fn clear(&self, thread: &Thread, _: Option<FencingToken>) -> Result<u64> {
         self.on(thread, |(last, stored)| {
             *last += i64::from(!stored.is_empty());
             stored.drain(..).count() as u64
         })
     }
-    async fn clear_run(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+    async fn clear_run(&self, thread: &Thread, run: &RunId, _: Option<FencingToken>) -> Result<u64> {
         self.on(thread, |(last, stored)| {
             let before = stored.len();
             stored.retain(|stored| stored.message.run.as_ref() != Some(run));

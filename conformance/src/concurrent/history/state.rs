@@ -16,6 +16,8 @@ pub(crate) struct State {
     pub(super) changed: Number,
     /// The batch of each idempotency key, and its position.
     pub(super) keys: BTreeMap<u8, (Batch, i64)>,
+    /// The greatest fencing token with which a write succeeded.
+    pub(super) fence: Option<u8>,
 }
 
 /// A number that the store assigned, possibly without returning it: the event of a clear has one.
@@ -58,19 +60,44 @@ impl State {
             last: Number::known(0),
             changed: Number::known(0),
             keys: BTreeMap::new(),
+            fence: None,
         }
     }
 
     /// Returns the thread after the call, or `None` if the thread would not have returned this result.
     pub(super) fn after(&self, op: &Op, reply: &Reply<Answer>) -> Option<Self> {
+        let Some(fence) = op.fence() else { return self.regardless(op, reply) };
+        if self.fence > fence && !self.repeats(op) {
+            return matches!(reply, Reply::Refused(Refusal::Conflict)).then(|| self.clone());
+        }
+        let mut state = self.regardless(op, reply)?;
+        // A thread that was never written remembers no token.
+        if !matches!(reply, Reply::Refused(_)) && state.last != Number::known(0) {
+            state.fence = state.fence.max(fence);
+        }
+        Some(state)
+    }
+
+    /// Returns `true` if the call repeats an append with an idempotency key.
+    fn repeats(&self, op: &Op) -> bool {
+        match op {
+            Op::Append { batch, key: Some(key), .. } => {
+                self.keys.get(key).is_some_and(|(first, _)| first == batch)
+            }
+            _ => false,
+        }
+    }
+
+    /// Works as `after` for a thread whose fence admits the call.
+    fn regardless(&self, op: &Op, reply: &Reply<Answer>) -> Option<Self> {
         match (op, reply) {
-            (Op::Append { batch, key, if_last }, Reply::Answered(Answer::Appended { first, last })) => {
+            (Op::Append { batch, key, if_last, .. }, Reply::Answered(Answer::Appended { first, last })) => {
                 let whole = *last == batch.last_from(*first)
                     && self.meets(*if_last)
                     && if_last.is_none_or(|wanted| *first > wanted);
                 whole.then(|| self.append(*batch, *key, Some(*first)))?
             }
-            (Op::Append { batch, key, if_last }, Reply::Unknown) if self.meets(*if_last) => {
+            (Op::Append { batch, key, if_last, .. }, Reply::Unknown) if self.meets(*if_last) => {
                 self.append(*batch, *key, if_last.map(|last| last + 1))
             }
             (Op::Append { batch, key: Some(key), .. }, Reply::Refused(Refusal::Conflict)) => {
@@ -84,13 +111,13 @@ impl State {
             (Op::Info, Reply::Answered(Answer::Info { messages, bytes, last })) => {
                 self.informed(*messages, *bytes, *last)
             }
-            (Op::Clear, reply) => self.removed(reply, |_| true),
-            (Op::ClearRun { run }, reply) => self.removed(reply, |id| run_of(id) == Some(*run)),
-            (Op::Pop { count }, Reply::Answered(Answer::Popped { messages, last })) => {
+            (Op::Clear { .. }, reply) => self.removed(reply, |_| true),
+            (Op::ClearRun { run, .. }, reply) => self.removed(reply, |id| run_of(id) == Some(*run)),
+            (Op::Pop { count, .. }, Reply::Answered(Answer::Popped { messages, last })) => {
                 self.popped(usize::from(*count), Some((messages, *last)))
             }
-            (Op::Pop { count }, Reply::Unknown) => self.popped(usize::from(*count), None),
-            (Op::Replace { up_to, seen, batch }, reply) => self.replaced(*up_to, *seen, *batch, reply),
+            (Op::Pop { count, .. }, Reply::Unknown) => self.popped(usize::from(*count), None),
+            (Op::Replace { up_to, seen, batch, .. }, reply) => self.replaced(*up_to, *seen, *batch, reply),
             (read, Reply::Answered(Answer::Messages(seen))) => {
                 (self.window(read)? == seen).then(|| self.clone())
             }

@@ -9,25 +9,29 @@ use larder_kernel::{
     Thread, Ttl,
 };
 
+use super::fence::{self, Fence};
 use super::names::{At, thread as shown};
 use super::operation::life;
 use super::{Held, History, Kind, Message};
 use crate::model::compare::{Checked, Expected, Mismatch, Refusal, same};
 use crate::model::recorder::{Recorder, id, json, json_text, optional, typed_id, with};
 
-/// The thread, the messages, how often they are repeated, the options, and the last number of the condition.
-type Append<'a> = (&'a Thread, &'a [ChatMessage], usize, &'a AppendOptions, Option<At>);
+/// The thread, the messages, how often they are repeated, the options, the last number of the condition, and
+/// the token.
+type Append<'a> = (&'a Thread, &'a [ChatMessage], usize, &'a AppendOptions, Option<At>, Fence);
 
 impl History {
     pub(super) async fn append(
         &mut self,
         store: &dyn HistoryProvider,
-        (thread, once, times, options, if_last): Append<'_>,
+        (thread, once, times, options, if_last, fence): Append<'_>,
         recorder: &mut Recorder,
     ) -> Checked {
         let messages = vec![once.to_vec(); times].concat();
         let held = self.held(thread);
-        let options = options.clone().with_if_last(if_last.map(|at| held.seq(at)));
+        let token = held.token(fence);
+        let options = options.clone().with_if_last(if_last.map(|at| held.seq(at))).with_fence(token);
+        let fenced_off = held.fenced_off("history.append_many", token);
         let lost = check_if_last("history.append_many", options.if_last, Seq::new(held.last)).err();
         let digest = append_digest(&messages).map_err(|error| unwritable(&error))?;
         let known = options.idempotency_key.as_ref().and_then(|key| held.keys.get(key));
@@ -36,6 +40,7 @@ impl History {
             (Some(refusal), ..) => ("STORE-010", Some(Err(refusal))),
             (None, Some((first, answer)), _) if *first == digest => ("HIST-007", Some(Ok(*answer))),
             (None, Some(_), _) => ("HIST-008", Some(Err(ErrorKind::Conflict.into()))),
+            (None, None, _) if fenced_off.is_some() => ("HIST-128", fenced_off.map(Err)),
             (None, None, Some(lost)) => ("HIST-106", Some(Err(lost.into()))),
             (None, None, None) => ("HIST-002", None),
         };
@@ -45,7 +50,8 @@ impl History {
             });
             let ttl = with("ttl", options.ttl, life);
             let if_last = with("if_last", options.if_last, |last| format!("Seq::new({last})"));
-            let options = format!("AppendOptions::default(){key}{ttl}{if_last}");
+            let fence = fence::set(token);
+            let options = format!("AppendOptions::default(){key}{ttl}{if_last}{fence}");
             let messages = match times {
                 1 => json(&once),
                 _ => format!("vec![of::<Vec<ChatMessage>>({}); {times}].concat()", json_text(&once)),
@@ -54,10 +60,14 @@ impl History {
         });
         let got = store.append_many(thread, messages.clone(), options.clone()).await;
         if let Some(expected) = expected {
+            if expected.is_ok() {
+                self.held_mut(thread).raise(token);
+            }
             return same(recorder, clause, &got, &expected);
         }
         // A failed append must not leave a thread in the model.
         let answer = self.held_mut(thread).append(messages.into_iter().map(Arc::new));
+        self.held_mut(thread).raise(token);
         same(recorder, clause, &got, &Ok(answer))?;
         if let Some(key) = &options.idempotency_key {
             self.held_mut(thread).keys.insert(key.clone(), (digest, answer));
@@ -68,15 +78,23 @@ impl History {
     pub(super) async fn clear(
         &mut self,
         store: &dyn HistoryProvider,
-        thread: &Thread,
+        (thread, fence): (&Thread, Fence),
         recorder: &mut Recorder,
     ) -> Checked {
-        const CLAUSE: &str = "HIST-034";
-        recorder.call(CLAUSE, |_| format!("clear({})", shown(thread)));
-        let removed = size(self.held(thread).messages.len());
-        same(recorder, CLAUSE, &store.clear(thread).await, &Ok(removed))?;
+        let (held, token) = (self.held(thread), self.held(thread).token(fence));
+        let removed = size(held.messages.len());
+        let (clause, expected) = match held.fenced_off("history.clear", token) {
+            Some(refusal) => ("HIST-130", Err(refusal)),
+            None => ("HIST-034", Ok(removed)),
+        };
+        recorder.call(clause, |_| format!("clear({}, {})", shown(thread), fence::argument(token)));
+        same(recorder, clause, &store.clear(thread, token).await, &expected)?;
+        if expected.is_err() {
+            return Ok(());
+        }
         if let Some(held) = self.threads.get_mut(thread) {
             held.forget_popped();
+            held.raise(token);
         }
         if removed > 0 {
             let held = self.held_mut(thread);
@@ -90,14 +108,26 @@ impl History {
     pub(super) async fn clear_run(
         &mut self,
         store: &dyn HistoryProvider,
-        (thread, run): (&Thread, &RunId),
+        (thread, run, fence): (&Thread, &RunId, Fence),
         recorder: &mut Recorder,
     ) -> Checked {
-        const CLAUSE: &str = "HIST-038";
-        recorder.call(CLAUSE, |_| format!("clear_run({}, {})", shown(thread), id(run)));
+        let token = self.held(thread).token(fence);
         let of_run = |held: &Message| held.message.run.as_ref() == Some(run);
         let removed = size(self.held(thread).messages.iter().filter(|held| of_run(held)).count());
-        same(recorder, CLAUSE, &store.clear_run(thread, run).await, &Ok(removed))?;
+        let (clause, expected) = match self.held(thread).fenced_off("history.clear_run", token) {
+            Some(refusal) => ("HIST-130", Err(refusal)),
+            None => ("HIST-038", Ok(removed)),
+        };
+        recorder.call(clause, |_| {
+            format!("clear_run({}, {}, {})", shown(thread), id(run), fence::argument(token))
+        });
+        same(recorder, clause, &store.clear_run(thread, run, token).await, &expected)?;
+        if expected.is_err() {
+            return Ok(());
+        }
+        if let Some(held) = self.threads.get_mut(thread) {
+            held.raise(token);
+        }
         if removed > 0 {
             let held = self.held_mut(thread);
             held.messages.retain(|held| !of_run(held));
@@ -109,7 +139,7 @@ impl History {
     pub(super) async fn fork(
         &mut self,
         store: &dyn HistoryProvider,
-        (source, target, up_to): (&Thread, &Thread, Option<At>),
+        (source, target, up_to, fence): (&Thread, &Thread, Option<At>, Fence),
         recorder: &mut Recorder,
     ) -> Checked {
         let from = self.held(source);
@@ -129,19 +159,26 @@ impl History {
                 ("HIST-044", Ok(Forked::new(size(copied.len()), last)))
             }
         };
+        let token = self.held(target).token(fence);
+        let fenced_off = self.held(target).fenced_off("history.fork", token).filter(|_| source != target);
+        let (clause, fenced) = (if fenced_off.is_some() { "HIST-130" } else { clause }, fenced_off.is_some());
+        if let Some(refusal) = fenced_off {
+            expected = Err(refusal);
+        }
         recorder.call(clause, |_| {
             let up_to = optional(up_to, |seq| format!("Seq::new({seq})"));
-            format!("fork({}, {}, {up_to})", shown(source), shown(target))
+            format!("fork({}, {}, {up_to}, {})", shown(source), shown(target), fence::argument(token))
         });
-        let got = store.fork(source, target, up_to).await;
+        let got = store.fork(source, target, up_to, token).await;
         let missing = got.as_ref().err().map(Error::kind) == Some(ErrorKind::NotFound);
-        if taken && copied.is_empty() && missing {
+        if !fenced && taken && copied.is_empty() && missing {
             // Both errors apply, and the contract does not define which is returned.
             expected = Err(ErrorKind::NotFound.into());
         }
         same(recorder, clause, &got, &expected)?;
         if expected.is_ok() {
             self.held_mut(target).append(copied);
+            self.held_mut(target).raise(token);
         }
         Ok(())
     }
@@ -149,15 +186,19 @@ impl History {
     pub(super) async fn replace(
         &mut self,
         store: &dyn HistoryProvider,
-        (thread, up_to, seen, messages): (&Thread, At, At, &[ChatMessage]),
+        (thread, up_to, seen, messages, fence): (&Thread, At, At, &[ChatMessage], Fence),
         recorder: &mut Recorder,
     ) -> Checked {
         let held = self.held(thread);
+        let token = held.token(fence);
         let replacement = Replacement::new(held.seq(up_to), messages.to_vec()).with_seen(held.seq(seen));
+        let replacement = replacement.with_fence(token);
         let (up_to, seen) = (replacement.up_to.get(), replacement.seen.get());
         let removed = size(held.messages.iter().filter(|held| held.seq <= up_to).count());
         let (clause, expected) = if let Err(refusal) = check_replace(&replacement) {
             ("STORE-010", Err(refusal.into()))
+        } else if let Some(refusal) = held.fenced_off("history.replace", token) {
+            ("HIST-130", Err(refusal))
         } else if seen > held.last {
             ("HIST-056", Err(ErrorKind::Conflict.into()))
         } else if held.cut > seen {
@@ -167,14 +208,16 @@ impl History {
         };
         recorder.call(clause, |_| {
             let replacement = format!(
-                "Replacement::new(Seq::new({up_to}), {}).with_seen(Seq::new({seen}))",
-                json(&messages)
+                "Replacement::new(Seq::new({up_to}), {}).with_seen(Seq::new({seen})){}",
+                json(&messages),
+                fence::set(token)
             );
             format!("replace({}, {replacement})", shown(thread))
         });
         same(recorder, clause, &store.replace(thread, replacement).await, &expected)?;
         if expected.is_ok() {
             self.held_mut(thread).replace(up_to, removed, messages);
+            self.held_mut(thread).raise(token);
         }
         Ok(())
     }
@@ -182,17 +225,27 @@ impl History {
     pub(super) async fn set_ttl(
         &mut self,
         store: &dyn HistoryProvider,
-        (thread, ttl): (&Thread, Option<Ttl>),
+        (thread, ttl, fence): (&Thread, Option<Ttl>, Fence),
         recorder: &mut Recorder,
     ) -> Checked {
-        const CLAUSE: &str = "HIST-069";
-        recorder.call(CLAUSE, |_| format!("set_ttl({}, {})", shown(thread), optional(ttl, life)));
-        let expected = match (check_ttl(ttl), self.held(thread).messages.is_empty()) {
-            (Err(refusal), _) => Err(refusal.into()),
-            (Ok(()), true) => Err(ErrorKind::NotFound.into()),
-            (Ok(()), false) => Ok(()),
+        let (held, token) = (self.held(thread), self.held(thread).token(fence));
+        let (clause, expected) = if let Err(refusal) = check_ttl(ttl, token) {
+            ("HIST-069", Err(refusal.into()))
+        } else if let Some(refusal) = held.fenced_off("history.set_ttl", token) {
+            ("HIST-130", Err(refusal))
+        } else if held.messages.is_empty() {
+            ("HIST-069", Err(ErrorKind::NotFound.into()))
+        } else {
+            ("HIST-069", Ok(()))
         };
-        same(recorder, CLAUSE, &store.set_ttl(thread, ttl).await, &expected)
+        recorder.call(clause, |_| {
+            format!("set_ttl({}, {}, {})", shown(thread), optional(ttl, life), fence::argument(token))
+        });
+        same(recorder, clause, &store.set_ttl(thread, ttl, token).await, &expected)?;
+        if expected.is_ok() {
+            self.held_mut(thread).raise(token);
+        }
+        Ok(())
     }
 
     pub(super) async fn erase(&mut self, store: &dyn HistoryProvider, recorder: &mut Recorder) -> Checked {

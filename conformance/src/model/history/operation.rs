@@ -9,6 +9,7 @@ use larder_kernel::{
 };
 
 use super::authors::{self, Authors};
+use super::fence::{self, Fence};
 use super::names::{At, agent};
 use super::remove::{self, Remove};
 use crate::model::rng::{Rng, valid};
@@ -41,6 +42,7 @@ pub(in crate::model) enum Operation {
         options: AppendOptions,
         /// The last number that the thread must have.
         if_last: Option<At>,
+        fence: Fence,
     },
     Get {
         thread: Thread,
@@ -68,10 +70,12 @@ pub(in crate::model) enum Operation {
     },
     Clear {
         thread: Thread,
+        fence: Fence,
     },
     ClearRun {
         thread: Thread,
         run: RunId,
+        fence: Fence,
     },
     Remove {
         thread: Thread,
@@ -81,12 +85,14 @@ pub(in crate::model) enum Operation {
         source: Thread,
         target: Thread,
         up_to: Option<At>,
+        fence: Fence,
     },
     Replace {
         thread: Thread,
         up_to: At,
         seen: At,
         messages: Vec<ChatMessage>,
+        fence: Fence,
     },
     ListThreads {
         agent: Option<AgentId>,
@@ -95,6 +101,7 @@ pub(in crate::model) enum Operation {
     SetTtl {
         thread: Thread,
         ttl: Option<Ttl>,
+        fence: Fence,
     },
     Subscribe {
         thread: Thread,
@@ -113,9 +120,12 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         2 => Operation::Tail { thread: few(rng), before: maybe(rng), limit: limit(rng) },
         3 => Operation::PageAfter { thread: few(rng), after: rng.of(&PLACES), limit: limit(rng) },
         4 => Operation::Info { thread: any(rng) },
-        5 => Operation::Clear { thread: few(rng) },
-        6 => Operation::ClearRun { thread: few(rng), run: run(rng) },
-        7 => Operation::Fork { source: few(rng), target: any(rng), up_to: maybe(rng) },
+        5 => Operation::Clear { thread: few(rng), fence: fence::draw(rng) },
+        6 => Operation::ClearRun { thread: few(rng), run: run(rng), fence: fence::draw(rng) },
+        7 => {
+            let (source, target, up_to) = (few(rng), any(rng), maybe(rng));
+            Operation::Fork { source, target, up_to, fence: fence::draw(rng) }
+        }
         8 => Operation::Replace {
             thread: few(rng),
             up_to: rng.of(&PLACES),
@@ -129,11 +139,15 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
                 At::Exactly(0),
             ]),
             messages: messages(rng),
+            fence: fence::draw(rng),
         },
         9 => {
             Operation::ListThreads { agent: (rng.below(2) == 1).then(|| agent(rng)), page: request(rng, any) }
         }
-        10 => Operation::SetTtl { thread: any(rng), ttl: (rng.below(3) > 0).then(|| life_of(rng)) },
+        10 => {
+            let (thread, ttl) = (any(rng), (rng.below(3) > 0).then(|| life_of(rng)));
+            Operation::SetTtl { thread, ttl, fence: fence::draw(rng) }
+        }
         11 => Operation::Subscribe { thread: few(rng), after: rng.of(&PLACES) },
         12 if rng.one_in(4) => Operation::Erase,
         14 => Operation::Remove { thread: few(rng), remove: remove::draw(rng, &PLACES) },
@@ -160,7 +174,7 @@ fn append(rng: &mut Rng<'_>) -> Operation {
     let conditions = [At::FromLast(0), At::FromLast(0), At::FromLast(0), At::FromLast(1), At::Exactly(0)];
     let conditions = [&conditions[..], &[At::FromLast(-1), At::Exactly(-1), At::Exactly(i64::MAX)]].concat();
     let if_last = (rng.below(4) == 3).then(|| rng.of(&conditions));
-    Operation::Append { thread, messages, times, options, if_last }
+    Operation::Append { thread, messages, times, options, if_last, fence: fence::draw(rng) }
 }
 
 /// Draws from few threads, so that operations meet.

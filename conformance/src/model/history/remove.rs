@@ -6,6 +6,7 @@ use larder_kernel::{
     ErrorKind, HistoryProvider, IdempotencyKey, Removal, RemovalTarget, Removed, Seq, StoredMessage, Thread,
 };
 
+use super::fence::{self, Fence};
 use super::names::{At, thread as shown};
 use super::{Held, History, Kind, Message};
 use crate::model::compare::{Checked, Expected, same};
@@ -26,6 +27,7 @@ pub(in crate::model) struct Remove {
     target: Target,
     if_last: Option<At>,
     key: Option<IdempotencyKey>,
+    fence: Fence,
 }
 
 /// The result of a removal with an idempotency key.
@@ -52,6 +54,7 @@ pub(super) fn draw(rng: &mut Rng<'_>, places: &[At]) -> Remove {
         target,
         if_last: (rng.below(4) == 3).then(|| rng.of(&lasts)),
         key: (rng.below(3) == 2).then(|| valid(IdempotencyKey::new(rng.id()))),
+        fence: fence::draw(rng),
     }
 }
 
@@ -63,7 +66,7 @@ impl Held {
             Target::Newest(count) => Removal::newest(*count),
         };
         let removal = removal.with_if_last(remove.if_last.map(|at| self.seq(at)));
-        removal.with_idempotency_key(remove.key.clone())
+        removal.with_idempotency_key(remove.key.clone()).with_fence(self.token(remove.fence))
     }
 
     /// Returns the messages that a removal removes, in order.
@@ -117,7 +120,8 @@ fn expression(removal: &Removal) -> String {
     let if_last = with("if_last", removal.if_last, |last| format!("Seq::new({last})"));
     let key =
         with("idempotency_key", removal.idempotency_key.as_ref(), |key| typed_id("IdempotencyKey", key));
-    format!("{made}{if_last}{key}")
+    let fence = fence::set(removal.fence);
+    format!("{made}{if_last}{key}{fence}")
 }
 
 impl History {
@@ -140,6 +144,8 @@ impl History {
             let answer = known.answer.clone().with_messages(known.popped.clone());
             let clause = if same { "HIST-121" } else { "HIST-122" };
             (clause, Some(if same { Ok(answer) } else { Err(ErrorKind::Conflict.into()) }))
+        } else if let Some(refusal) = held.fenced_off("history.remove", removal.fence) {
+            ("HIST-130", Some(Err(refusal)))
         } else if let Err(error) = check_if_last("history.remove", removal.if_last, last) {
             ("HIST-120", Some(Err(error.into())))
         } else if let Err(error) = check_remove_at(&removal, last) {
@@ -157,6 +163,9 @@ impl History {
         recorder.call(clause, |_| format!("remove({}, {})", shown(thread), expression(&removal)));
         let got = store.remove(thread, removal.clone()).await;
         if let Some(expected) = refused {
+            if expected.is_ok() {
+                self.held_mut(thread).raise(removal.fence);
+            }
             return same(recorder, clause, &got, &expected);
         }
         let mut after = held.clone();
@@ -169,8 +178,12 @@ impl History {
             after.removals.insert(key.clone(), Answered { digest: removal.digest(), answer, popped });
         } else if goes.is_empty() {
             // The store need not have created the thread.
+            if let Some(held) = self.threads.get_mut(thread) {
+                held.raise(removal.fence);
+            }
             return Ok(());
         }
+        after.raise(removal.fence);
         *self.held_mut(thread) = after;
         Ok(())
     }

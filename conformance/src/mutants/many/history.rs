@@ -3,8 +3,9 @@
 use futures_util::{StreamExt, future};
 use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, HistoryProvider, MessageFilter,
-    Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store, StoredMessage, Thread, ThreadInfo,
+    AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, HistoryProvider,
+    MessageFilter, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store, StoredMessage,
+    Thread, ThreadInfo,
 };
 
 use super::{COUNT_MAX, ITEMS_MAX, ROWS_MAX, cut};
@@ -28,14 +29,14 @@ macro_rules! wrong {
     ($self:ident $contract:ident thread_info($thread:ident)) => {
         $self.thread_info_wrongly($thread).await
     };
-    ($self:ident $contract:ident clear($thread:ident)) => {
-        $self.clear_wrongly($thread).await
+    ($self:ident $contract:ident clear($thread:ident, $fence:ident)) => {
+        $self.clear_wrongly($thread, $fence).await
     };
-    ($self:ident $contract:ident clear_run($thread:ident, $run:ident)) => {
-        $self.clear_run_wrongly($thread, $run).await
+    ($self:ident $contract:ident clear_run($thread:ident, $run:ident, $fence:ident)) => {
+        $self.clear_run_wrongly($thread, $run, $fence).await
     };
-    ($self:ident $contract:ident fork($source:ident, $target:ident, $up_to:ident)) => {
-        $self.fork_wrongly($source, $target, $up_to).await
+    ($self:ident $contract:ident fork($source:ident, $target:ident, $up_to:ident, $fence:ident)) => {
+        $self.fork_wrongly($source, $target, $up_to, $fence).await
     };
     ($self:ident $contract:ident replace($thread:ident, $replacement:ident)) => {
         $self.replace_wrongly($thread, $replacement).await
@@ -148,32 +149,43 @@ impl Wrong {
         Ok(info)
     }
 
-    async fn clear_wrongly(&self, thread: &Thread) -> Result<u64> {
+    async fn clear_wrongly(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
         if self.defect != Defect::ClearCut {
-            return self.inner.clear(thread).await;
+            return self.inner.clear(thread, fence).await;
         }
         let rest = self.rest(thread).await?;
-        let cleared = self.inner.clear(thread).await?;
+        let cleared = self.inner.clear(thread, fence).await?;
         self.append(thread, rest).await?;
         Ok(cleared.min(COUNT_MAX))
     }
 
-    async fn clear_run_wrongly(&self, thread: &Thread, run: &RunId) -> Result<u64> {
+    async fn clear_run_wrongly(
+        &self,
+        thread: &Thread,
+        run: &RunId,
+        fence: Option<FencingToken>,
+    ) -> Result<u64> {
         if self.defect != Defect::RunCut {
-            return self.inner.clear_run(thread, run).await;
+            return self.inner.clear_run(thread, run, fence).await;
         }
         let mut rest = self.rest(thread).await?;
         rest.retain(|stored| stored.message.run.as_ref() == Some(run));
-        let cleared = self.inner.clear_run(thread, run).await?;
+        let cleared = self.inner.clear_run(thread, run, fence).await?;
         self.append(thread, rest).await?;
         Ok(cleared.min(COUNT_MAX))
     }
 
-    async fn fork_wrongly(&self, source: &Thread, target: &Thread, up_to: Option<Seq>) -> Result<Forked> {
+    async fn fork_wrongly(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
         let last = self.inner.get_messages(source, COUNT_MAX - 1, 1).await?;
         match (self.defect, last.first()) {
-            (Defect::ForkCut, Some(last)) => self.inner.fork(source, target, Some(last.seq)).await,
-            _ => self.inner.fork(source, target, up_to).await,
+            (Defect::ForkCut, Some(last)) => self.inner.fork(source, target, Some(last.seq), fence).await,
+            _ => self.inner.fork(source, target, up_to, fence).await,
         }
     }
 

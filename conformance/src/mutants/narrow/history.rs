@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::{
-    AppendOptions, Appended, ChatMessage, ErrorKind, Forked, HistoryEventKind, HistoryEvents,
+    AppendOptions, Appended, ChatMessage, ErrorKind, FencingToken, Forked, HistoryEventKind, HistoryEvents,
     HistoryProvider, MessageFilter, Replaced, Replacement, Result, Seq, Store, StoredMessage, Thread,
 };
 
@@ -21,8 +21,8 @@ macro_rules! wrong {
     ($self:ident $contract:ident tail_matching($thread:ident, $filter:ident, $end:ident, $limit:ident)) => {
         $self.tail_matching_wrongly($thread, $filter, $end, $limit).await
     };
-    ($self:ident $contract:ident fork($source:ident, $target:ident, $up_to:ident)) => {
-        $self.fork_wrongly($source, $target, $up_to).await
+    ($self:ident $contract:ident fork($source:ident, $target:ident, $up_to:ident, $fence:ident)) => {
+        $self.fork_wrongly($source, $target, $up_to, $fence).await
     };
     ($self:ident $contract:ident replace($thread:ident, $replacement:ident)) => {
         $self.replace_wrongly($thread, $replacement).await
@@ -118,7 +118,13 @@ impl Wrong {
         Ok(found)
     }
 
-    async fn fork_wrongly(&self, source: &Thread, target: &Thread, mut up_to: Option<Seq>) -> Result<Forked> {
+    async fn fork_wrongly(
+        &self,
+        source: &Thread,
+        target: &Thread,
+        mut up_to: Option<Seq>,
+        fence: Option<FencingToken>,
+    ) -> Result<Forked> {
         if let (Defect::ForkEndsBeforeGap, Some(end)) = (self.defect, up_to) {
             let all = self.inner.get_messages(source, 0, 10_000).await?;
             let kept: Vec<_> = all.iter().filter(|stored| stored.seq <= end).collect();
@@ -129,7 +135,7 @@ impl Wrong {
                 up_to = Some(before.seq);
             }
         }
-        let forked = self.inner.fork(source, target, up_to).await;
+        let forked = self.inner.fork(source, target, up_to, fence).await;
         match self.defect {
             Defect::ForkPanics if source != target => panicking(forked, ErrorKind::AlreadyExists),
             _ => forked,

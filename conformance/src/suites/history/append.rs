@@ -144,13 +144,13 @@ pub(super) async fn numbers_only_increase_across_all_operations(context: Context
         CaseResult::Ok(())
     };
     grown("an append", &*stores.b).await?;
-    stores.b.clear_run(&thread, &run("r")?).await?;
+    stores.b.clear_run(&thread, &run("r")?, None).await?;
     grown("the clear of a run", &*stores.a).await?;
     // The newest message is removed, so that a store that counts the existing messages would repeat its
     // number.
     let newest = ChatMessage::user("newest").with_run(run("newest")?);
     let newest = append(&*stores.a, &thread, vec![newest]).await?.last;
-    stores.a.clear_run(&thread, &run("newest")?).await?;
+    stores.a.clear_run(&thread, &run("newest")?, None).await?;
     grown("the clear of the newest message", &*stores.b).await?;
     expect::that(
         last_of(&all(&*stores.b, &thread).await?) > newest,
@@ -160,10 +160,10 @@ pub(super) async fn numbers_only_increase_across_all_operations(context: Context
     let up_to = last_of(&all(&*stores.b, &thread).await?);
     replace_now(&*stores.b, &thread, up_to, &[]).await?;
     grown("an empty replacement of everything", &*stores.a).await?;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     grown("a clear", &*stores.b).await?;
-    stores.b.clear(&thread).await?;
-    stores.a.fork(&other, &thread, None).await?;
+    stores.b.clear(&thread, None).await?;
+    stores.a.fork(&other, &thread, None, None).await?;
     grown("a fork into the cleared thread", &*stores.b).await
 }
 
@@ -187,8 +187,8 @@ pub(super) async fn a_thread_that_was_only_read_begins_at_1(context: Context) ->
     let stores = context.history().await?;
     let thread = thread("looked at")?;
     expect::equal("last", &super::support::last(&*stores.a, &thread).await?, &Seq::ZERO)?;
-    expect::equal("cleared", &stores.a.clear(&thread).await?, &0)?;
-    expect::equal("cleared of a run", &stores.b.clear_run(&thread, &run("r")?).await?, &0)?;
+    expect::equal("cleared", &stores.a.clear(&thread, None).await?, &0)?;
+    expect::equal("cleared of a run", &stores.b.clear_run(&thread, &run("r")?, None).await?, &0)?;
     let _events = stores.b.subscribe(&thread, Seq::ZERO).await?;
     expect::equal("the first number", &say(&*stores.a, &thread, &["x"]).await?.first, &Seq::new(1))
 }

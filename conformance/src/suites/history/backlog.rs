@@ -44,7 +44,7 @@ pub(super) async fn the_backlog_contains_surviving_messages_and_events(context: 
         vec![ChatMessage::user("m1"), tagged, ChatMessage::user("m3"), ChatMessage::user("m4")],
     )
     .await?;
-    stores.a.clear_run(&thread, &run("r")?).await?;
+    stores.a.clear_run(&thread, &run("r")?, None).await?;
     say(&*stores.a, &thread, &["m6"]).await?;
     let expected = words(&[(1, "m1"), (3, "m3"), (4, "m4"), (5, "run cleared"), (6, "m6")]);
     expect::equal("after the clear of a run", &backlog(&stores, &thread, Seq::ZERO).await?, &expected)?;
@@ -61,10 +61,10 @@ pub(super) async fn the_backlog_contains_surviving_messages_and_events(context: 
         (7, "replaced up to 1"),
     ]);
     expect::equal("after a replacement", &backlog(&stores, &thread, Seq::MIN).await?, &expected)?;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     expect::equal("after a clear", &backlog(&stores, &thread, Seq::MIN).await?, &words(&[(8, "cleared")]))?;
     say(&*stores.a, &thread, &["m9"]).await?;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     say(&*stores.a, &thread, &["m11"]).await?;
     let expected = words(&[(10, "cleared"), (11, "m11")]);
     for after in [Seq::MIN, Seq::ZERO, Seq::new(3), Seq::new(8), Seq::new(9)] {
@@ -107,12 +107,12 @@ pub(super) async fn a_replacement_never_shares_its_numbers_with_an_event(context
     let thread = thread("t")?;
     let tagged = ChatMessage::user("m2").with_run(run("r")?);
     append(&*stores.a, &thread, vec![ChatMessage::user("m1"), tagged, ChatMessage::user("m3")]).await?;
-    stores.a.clear_run(&thread, &run("r")?).await?;
+    stores.a.clear_run(&thread, &run("r")?, None).await?;
     replace_now(&*stores.a, &thread, Seq::new(4), &["s1", "s2"]).await?;
     let expected = words(&[(3, "s1"), (4, "s2"), (5, "replaced up to 4")]);
     expect::equal("over the clear of a run", &backlog(&stores, &thread, Seq::MIN).await?, &expected)?;
     expect::equal("from within it", &backlog(&stores, &thread, Seq::new(3)).await?, &expected[1..].to_vec())?;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     replace_now(&*stores.a, &thread, Seq::new(6), &["t1", "t2"]).await?;
     let expected = words(&[(5, "t1"), (6, "t2"), (7, "replaced up to 6")]);
     expect::equal("over a clear", &backlog(&stores, &thread, Seq::MIN).await?, &expected)
@@ -130,10 +130,10 @@ pub(super) async fn a_start_from_the_last_number_misses_and_repeats_nothing(cont
     let mut cursor = Seq::ZERO;
     for step in 0..12 {
         match step {
-            7 => drop(stores.a.clear_run(&thread, &run("r")?).await?),
+            7 => drop(stores.a.clear_run(&thread, &run("r")?, None).await?),
             8 => drop(replace_now(&*stores.a, &thread, Seq::new(5), &["s", "t"]).await?),
             9 => drop(say(&*stores.b, &thread, &["10", "11"]).await?),
-            11 => drop(stores.a.clear(&thread).await?),
+            11 => drop(stores.a.clear(&thread, None).await?),
             _ => {}
         }
         let expected = next(&mut whole, &format!("{step} of one subscription")).await?;
@@ -158,7 +158,7 @@ pub(super) async fn a_returning_subscriber_receives_the_removals(context: Contex
         next_said(&mut events, "1").await?;
         next_said(&mut events, "2").await?;
     }
-    stores.a.clear(&cleared).await?;
+    stores.a.clear(&cleared, None).await?;
     say(&*stores.a, &cleared, &["5"]).await?;
     let mut events = stores.b.subscribe(&cleared, Seq::new(2)).await?;
     expect::equal("the clear", &next_cleared(&mut events).await?, &(Seq::new(4), 3))?;

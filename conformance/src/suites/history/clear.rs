@@ -37,13 +37,13 @@ pub(super) async fn counts_follow_every_write(context: Context) -> CaseResult {
     replace_now(a, &thread, Seq::new(3), &["s1", "a longer summary", "s3", "s4"]).await?;
     expect::equal("messages", &b.thread_info(&thread).await?.messages, &9)?;
     counts_agree("a replacement", b, &thread).await?;
-    a.clear_run(&thread, &run("r")?).await?;
+    a.clear_run(&thread, &run("r")?, None).await?;
     expect::equal("messages", &b.thread_info(&thread).await?.messages, &6)?;
     counts_agree("the clear of a run", b, &thread).await?;
-    a.fork(&thread, &copy, Some(Seq::new(4))).await?;
+    a.fork(&thread, &copy, Some(Seq::new(4)), None).await?;
     expect::equal("messages of the fork", &b.thread_info(&copy).await?.messages, &5)?;
     counts_agree("a fork", b, &copy).await?;
-    a.clear(&thread).await?;
+    a.clear(&thread, None).await?;
     expect::equal("messages", &b.thread_info(&thread).await?.messages, &0)?;
     counts_agree("a clear", b, &thread).await?;
     counts_agree("the clear of its source", b, &copy).await?;
@@ -81,12 +81,12 @@ pub(super) async fn last_is_the_greatest_number_assigned_and_survives_a_clear(
     let tagged = ChatMessage::user("tagged").with_run(run("r")?);
     append(a, &thread, vec![ChatMessage::user("x"), ChatMessage::user("y"), tagged]).await?;
     expect::equal("after 3 messages", &last(b, &thread).await?, &Seq::new(3))?;
-    a.clear_run(&thread, &run("r")?).await?;
+    a.clear_run(&thread, &run("r")?, None).await?;
     expect::equal("after the event of a run's clear", &last(b, &thread).await?, &Seq::new(4))?;
     let replaced = replace_now(a, &thread, Seq::new(1), &["s"]).await?;
     expect::equal("the replacement's number", &replaced.seq, &Seq::new(5))?;
     expect::equal("after the event of a replacement", &last(b, &thread).await?, &Seq::new(5))?;
-    a.clear(&thread).await?;
+    a.clear(&thread, None).await?;
     expect::equal("after the event of a clear", &last(b, &thread).await?, &Seq::new(6))?;
     expect::equal("counts", &b.thread_info(&thread).await?.messages, &0)?;
     expect::equal("the next message", &say(b, &thread, &["z"]).await?.first, &Seq::new(7))?;
@@ -99,10 +99,10 @@ pub(super) async fn a_clear_returns_the_count_and_removes_everything(context: Co
     let thread = thread("cleared")?;
     append(&*stores.a, &thread, numbered("m", 7)).await?;
     replace_now(&*stores.a, &thread, Seq::new(2), &["1", "2", "3", "4"]).await?;
-    expect::equal("removed", &stores.a.clear(&thread).await?, &9)?;
+    expect::equal("removed", &stores.a.clear(&thread, None).await?, &9)?;
     reads_empty(&*stores.b, &thread).await?;
     reads_empty(&*stores.a, &thread).await?;
-    expect::equal("removed the second time", &stores.b.clear(&thread).await?, &0)
+    expect::equal("removed the second time", &stores.b.clear(&thread, None).await?, &0)
 }
 
 /// HIST-034: for a thread of any length.
@@ -112,7 +112,7 @@ pub(super) async fn a_long_thread_is_cleared_completely(context: Context) -> Cas
     for part in ["a", "b", "c"] {
         append(&*stores.a, &thread, numbered(part, 800)).await?;
     }
-    expect::equal("removed", &stores.b.clear(&thread).await?, &2_400)?;
+    expect::equal("removed", &stores.b.clear(&thread, None).await?, &2_400)?;
     reads_empty(&*stores.a, &thread).await
 }
 
@@ -121,12 +121,12 @@ pub(super) async fn clearing_an_empty_thread_returns_0_and_creates_no_event(cont
     let stores = context.history().await?;
     let (fresh, cleared) = (thread("fresh")?, thread("cleared")?);
     say(&*stores.a, &cleared, &["x"]).await?;
-    stores.a.clear(&cleared).await?;
+    stores.a.clear(&cleared, None).await?;
     for thread in [&fresh, &cleared] {
         let before = last(&*stores.a, thread).await?;
         let mut events = stores.b.subscribe(thread, before).await?;
-        expect::equal("removed", &stores.a.clear(thread).await?, &0)?;
-        expect::equal("removed again", &stores.b.clear(thread).await?, &0)?;
+        expect::equal("removed", &stores.a.clear(thread, None).await?, &0)?;
+        expect::equal("removed again", &stores.b.clear(thread, None).await?, &0)?;
         expect::equal("last", &last(&*stores.b, thread).await?, &before)?;
         let at = say(&*stores.a, thread, &["next"]).await?.first;
         expect::equal("the next number", &at.get(), &(before.get() + 1))?;
@@ -158,7 +158,7 @@ pub(super) async fn a_clear_does_not_change_other_threads(context: Context) -> C
         append(&*stores.a, &thread, numbered(&format!("{agent}/{session} "), 2)).await?;
         before.push((stores.a.thread_info(&thread).await?, all(&*stores.a, &thread).await?));
     }
-    expect::equal("removed", &stores.a.clear(&cleared).await?, &3)?;
+    expect::equal("removed", &stores.a.clear(&cleared, None).await?, &3)?;
     reads_empty(&*stores.b, &cleared).await?;
     for (info, stored) in before {
         expect::equal("another thread's counts", &stores.b.thread_info(&info.thread).await?, &info)?;
@@ -173,7 +173,7 @@ pub(super) async fn numbers_continue_after_a_clear(context: Context) -> CaseResu
     let thread = thread("goes on")?;
     let mut greatest = append(&*stores.a, &thread, numbered("m", 5)).await?.last;
     for (writer, clearer) in [(&stores.a, &stores.b), (&stores.b, &stores.a), (&stores.a, &stores.a)] {
-        clearer.clear(&thread).await?;
+        clearer.clear(&thread, None).await?;
         let answer = say(&**writer, &thread, &["after"]).await?;
         expect::that(answer.first > greatest, format!("a number above {greatest}"), answer)?;
         greatest = answer.last;
@@ -212,7 +212,7 @@ pub(super) async fn exactly_the_messages_of_the_run_are_removed(context: Context
     append(&*stores.a, &thread, batch.clone()).await?;
     append(&*stores.a, &other, batch).await?;
     let whole = all(&*stores.a, &thread).await?;
-    expect::equal("removed", &stores.a.clear_run(&thread, &run("run")?).await?, &3)?;
+    expect::equal("removed", &stores.a.clear_run(&thread, &run("run")?, None).await?, &3)?;
     let kept = |name: &str| {
         whole
             .iter()
@@ -222,11 +222,11 @@ pub(super) async fn exactly_the_messages_of_the_run_are_removed(context: Context
     };
     expect::equal("the remaining data", &all(&*stores.b, &thread).await?, &kept("run"))?;
     expect::equal("the other thread's numbers", &seqs(&all(&*stores.b, &other).await?), &seqs(&whole))?;
-    expect::equal("removed the second time", &stores.b.clear_run(&thread, &run("run")?).await?, &0)?;
+    expect::equal("removed the second time", &stores.b.clear_run(&thread, &run("run")?, None).await?, &0)?;
     for pattern in ["r%n", "r_n", "*", "run\u{e9}"] {
         expect::equal(
             &format!("removed of {pattern}"),
-            &stores.b.clear_run(&thread, &run(pattern)?).await?,
+            &stores.b.clear_run(&thread, &run(pattern)?, None).await?,
             &1,
         )?;
     }
@@ -241,11 +241,11 @@ pub(super) async fn a_run_is_cleared_from_replacements_and_forks_too(context: Co
     say(&*stores.a, &source, &["a", "b"]).await?;
     let tagged = ChatMessage::system("summary").with_run(run("r")?);
     stores.a.replace(&source, Replacement::new(Seq::new(1), vec![tagged]).with_seen(Seq::new(2))).await?;
-    stores.a.fork(&source, &target, None).await?;
-    expect::equal("removed from the fork", &stores.b.clear_run(&target, &run("r")?).await?, &1)?;
+    stores.a.fork(&source, &target, None, None).await?;
+    expect::equal("removed from the fork", &stores.b.clear_run(&target, &run("r")?, None).await?, &1)?;
     holds(&*stores.a, &target, &["b"]).await?;
     holds(&*stores.a, &source, &["summary", "b"]).await?;
-    expect::equal("removed from the source", &stores.b.clear_run(&source, &run("r")?).await?, &1)?;
+    expect::equal("removed from the source", &stores.b.clear_run(&source, &run("r")?, None).await?, &1)?;
     holds(&*stores.a, &source, &["b"]).await
 }
 
@@ -257,7 +257,7 @@ pub(super) async fn clearing_a_missing_run_returns_0_and_creates_no_event(contex
     for thread in [&fresh, &used] {
         let before = last(&*stores.a, thread).await?;
         let mut events = stores.b.subscribe(thread, before).await?;
-        expect::equal("removed", &stores.a.clear_run(thread, &run("absent")?).await?, &0)?;
+        expect::equal("removed", &stores.a.clear_run(thread, &run("absent")?, None).await?, &0)?;
         expect::equal("last", &last(&*stores.b, thread).await?, &before)?;
         // No message was removed since `before`, so a replacement based on it does not conflict.
         let replaced = stores.b.replace(thread, Replacement::new(before, messages(&["s"]))).await?;

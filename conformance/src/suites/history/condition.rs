@@ -1,19 +1,17 @@
 //! Appends on the condition that the thread has a known last number.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_kernel::{
     AppendOptions, Appended, ContextValue, Error, HistoryProvider, Removal, Replacement, Seq, Thread, Ttl,
 };
 
 use super::support::{
-    Stores, append, at_once, conflict, either, holds, last, messages, numbered, run, say, thread, with_key,
+    append, at_once, conflict, either, expired, holds, last, messages, numbered, run, say, thread, with_key,
 };
 use crate::case::CaseResult;
-use crate::context::{Context, in_time};
+use crate::context::Context;
 use crate::expect;
-
-const TTL: Duration = Duration::from_millis(200);
 
 /// Appends one message if the thread has this last number.
 async fn say_if(
@@ -75,7 +73,7 @@ pub(super) async fn the_conflict_names_the_last_number(context: Context) -> Case
     let stores = context.history().await?;
     let (thread, never) = (thread("named")?, thread("never")?);
     let end = say(&*stores.a, &thread, &["1", "2", "3"]).await?.last;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     for other in [Seq::ZERO, end, Seq::new(end.get() + 2)] {
         let answer = say_if(&*stores.b, &thread, other, "no").await;
         let error = expect::error("another number", answer, larder_kernel::ErrorKind::Conflict)?;
@@ -101,12 +99,12 @@ async fn change(store: &dyn HistoryProvider, thread: &Thread, change: &str) -> C
         "number" => Ok(store.remove(thread, Removal::numbers([Seq::new(1)])).await.map(drop)?),
         "rewind" => Ok(store.remove(thread, Removal::after(Seq::new(1))).await.map(drop)?),
         "pop" => Ok(store.remove(thread, Removal::newest(1)).await.map(drop)?),
-        "clear" => Ok(store.clear(thread).await.map(drop)?),
-        "clear_run" => Ok(store.clear_run(thread, &run("r")?).await.map(drop)?),
+        "clear" => Ok(store.clear(thread, None).await.map(drop)?),
+        "clear_run" => Ok(store.clear_run(thread, &run("r")?, None).await.map(drop)?),
         // A fork writes into a thread without messages.
         _ => {
             let source = super::support::thread("source")?;
-            Ok(store.fork(&source, thread, None).await.map(drop)?)
+            Ok(store.fork(&source, thread, None, None).await.map(drop)?)
         }
     }
 }
@@ -121,7 +119,7 @@ pub(super) async fn every_change_makes_an_earlier_number_conflict(context: Conte
         batch[1].run = Some(run("r")?);
         append(&*stores.a, &thread, batch).await?;
         if name == "fork" {
-            stores.a.clear(&thread).await?;
+            stores.a.clear(&thread, None).await?;
         }
         let before = last(&*stores.b, &thread).await?;
         change(&*stores.a, &thread, name).await?;
@@ -141,9 +139,9 @@ pub(super) async fn reads_and_refused_calls_are_no_change(context: Context) -> C
     let end = say(&*stores.a, &thread, &["1", "2"]).await?.last;
     stores.a.tail(&thread, None, 10).await?;
     stores.b.thread_info(&thread).await?;
-    expect::equal("messages of the run", &stores.a.clear_run(&thread, &run("none")?).await?, &0)?;
+    expect::equal("messages of the run", &stores.a.clear_run(&thread, &run("none")?, None).await?, &0)?;
     conflict("a lost append", say_if(&*stores.b, &thread, Seq::ZERO, "no").await)?;
-    stores.b.set_ttl(&thread, Some(Ttl::fixed(Duration::from_secs(3_600)))).await?;
+    stores.b.set_ttl(&thread, Some(Ttl::fixed(Duration::from_secs(3_600))), None).await?;
     let next = say_if(&*stores.b, &thread, end, "3").await?;
     expect::equal("the number", &next.last.get(), &3)
 }
@@ -199,7 +197,7 @@ pub(super) async fn a_repetition_returns_the_first_result(context: Context) -> C
     conflict("a lost append", stores.a.append_many(&thread, messages(&["4"]), lost).await)?;
     let won = with_key("lost")?.with_if_last(last(&*stores.b, &thread).await?);
     stores.a.append_many(&thread, messages(&["4"]), won).await?;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     write(&*stores.b).await?;
     holds(&*stores.b, &thread, &[]).await
 }
@@ -219,25 +217,10 @@ pub(super) async fn another_generation_conflicts(context: Context) -> CaseResult
     say_if(&*stores.b, &thread, new, "c").await.map(drop).map_err(Into::into)
 }
 
-/// Writes a thread that lives for [`TTL`], and returns it with its last number after it has expired.
-async fn expired(stores: &Stores, name: &str) -> CaseResult<(Thread, Seq)> {
-    let (thread, end, set) = in_time(TTL, |attempt| async move {
-        let thread = thread(&format!("{name} {attempt}"))?;
-        let options = AppendOptions::default().with_ttl(Ttl::fixed(TTL));
-        let end = stores.a.append_many(&thread, messages(&["a", "b"]), options).await?.last;
-        let set = Instant::now();
-        holds(&*stores.b, &thread, &["a", "b"]).await?;
-        Ok((thread, end, set))
-    })
-    .await?;
-    tokio::time::sleep((TTL + Duration::from_millis(50)).saturating_sub(set.elapsed())).await;
-    Ok((thread, end))
-}
-
 /// HIST-112: no call has recorded the expiry before the append.
 pub(super) async fn an_expiry_counts_from_its_instant(context: Context) -> CaseResult {
     let stores = &context.history().await?;
-    let (thread, end) = expired(stores, "counted").await?;
+    let (thread, end) = expired(stores, "counted", AppendOptions::default()).await?;
     let answer = say_if(&*stores.b, &thread, end, "no").await;
     let error = expect::error("on the number before the expiry", answer, larder_kernel::ErrorKind::Conflict)?;
     expect::equal("the last number in the context", &named_last(&error), &Some(3))?;
@@ -247,7 +230,7 @@ pub(super) async fn an_expiry_counts_from_its_instant(context: Context) -> CaseR
     say_if(&*stores.b, &thread, now, "c").await?;
     holds(&*stores.a, &thread, &["c"]).await?;
     // The number of the expiry is known before anyone asks.
-    let (thread, end) = expired(stores, "known").await?;
+    let (thread, end) = expired(stores, "known", AppendOptions::default()).await?;
     let next = say_if(&*stores.b, &thread, Seq::new(end.get() + 1), "c").await?;
     expect::equal("the number after the expiry", &next.last.get(), &4)?;
     holds(&*stores.a, &thread, &["c"]).await

@@ -98,7 +98,7 @@ pub(crate) async fn populate(store: &dyn HistoryProvider, marker: &str) -> CaseR
     ];
     let key = IdempotencyKey::new(text("append"))?;
     store.append_many(&first, batch, AppendOptions::default().with_idempotency_key(key)).await?;
-    implemented(store.clear_run(&first, &gone).await)?;
+    implemented(store.clear_run(&first, &gone, None).await)?;
     let two = || vec![ChatMessage::user(text("one")), ChatMessage::user(text("two"))];
     let seen = store.append_many(&second, two(), AppendOptions::default()).await?.last;
     for thread in [&third, &cleared] {
@@ -107,7 +107,7 @@ pub(crate) async fn populate(store: &dyn HistoryProvider, marker: &str) -> CaseR
     let summary = vec![ChatMessage::system(text("summary")), ChatMessage::system(text("more of it"))];
     let replacement = Replacement::new(Seq::new(1), summary).with_seen(seen);
     implemented(store.replace(&second, replacement).await)?;
-    implemented(store.fork(&first, &copy, None).await)?;
-    implemented(store.clear(&cleared).await)?;
+    implemented(store.fork(&first, &copy, None, None).await)?;
+    implemented(store.clear(&cleared, None).await)?;
     Ok(())
 }

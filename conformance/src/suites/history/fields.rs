@@ -95,7 +95,7 @@ pub(super) async fn a_fork_keeps_every_field(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (source, target, written) = (thread("fields")?, thread("fork")?, written()?);
     append(&*stores.a, &source, written.clone()).await?;
-    stores.a.fork(&source, &target, None).await?;
+    stores.a.fork(&source, &target, None, None).await?;
     same("the fork", &bodies(&stores.b.get_messages(&target, 0, written.len()).await?), &written)
 }
 

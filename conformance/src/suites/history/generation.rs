@@ -60,7 +60,7 @@ pub(super) async fn every_position_of_a_thread_names_its_generation(context: Con
         (say(&*stores.a, &thread, &["3"]).await?, say(&*stores.b, &thread, &["4", "5"]).await?);
     let mut seen = vec![first.first, first.last, one.first, one.last, batch.first, batch.last];
     seen.extend(positions(&*stores.b, &thread).await?);
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     seen.push(say(&*stores.a, &thread, &["6", "7"]).await?.last);
     let replacement = Replacement::new(batch.last, super::support::messages(&["new"]));
     let replacement = replacement.with_seen(last(&*stores.b, &thread).await?);
@@ -78,7 +78,7 @@ pub(super) async fn every_position_of_a_thread_names_its_generation(context: Con
     }
     one_generation("the thread", &seen)?;
     let fork = Thread::new("assistant", "fork")?;
-    let forked = stores.b.fork(&thread, &fork, None).await?;
+    let forked = stores.b.fork(&thread, &fork, None, None).await?;
     let mut of_fork = vec![forked.last];
     of_fork.extend(stores.a.tail(&fork, None, 10).await?.iter().map(|stored| stored.seq));
     one_generation("the fork", &of_fork)?;
@@ -117,7 +117,7 @@ pub(super) async fn a_page_after_a_lost_position_conflicts(context: Context) -> 
         let page = stores.a.page_after(&absent, after, 10).await;
         expect::error("a page of a thread that does not exist", page, ErrorKind::Conflict)?;
     }
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     expect::equal("a page after a clear", &stores.b.page_after(&thread, end, 10).await?.len(), &0)
 }
 
@@ -162,13 +162,13 @@ pub(super) async fn a_fork_up_to_a_lost_position_conflicts(context: Context) -> 
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
     for lost in written_again(&stores, &source).await? {
-        let forked = stores.b.fork(&source, &target, Some(lost)).await;
+        let forked = stores.b.fork(&source, &target, Some(lost), None).await;
         expect::error(&format!("a fork up to {}", lost.to_text()), forked, ErrorKind::Conflict)?;
         holds(&*stores.a, &target, &[]).await?;
     }
     let own = stores.a.tail(&source, None, 3).await?;
     let own = expect::some("a message", own.first())?.seq;
-    stores.b.fork(&source, &target, Some(own)).await?;
+    stores.b.fork(&source, &target, Some(own), None).await?;
     holds(&*stores.a, &target, &["a", "b", "c"]).await
 }
 

@@ -32,7 +32,7 @@ async fn threads_stay_apart(context: &Context, threads: &[Thread]) -> CaseResult
     }
     listed_in_order(&*stores.b, threads.iter()).await?;
     for thread in threads.iter().step_by(2) {
-        expect::equal(&format!("removed from {thread:?}"), &stores.a.clear(thread).await?, &1)?;
+        expect::equal(&format!("removed from {thread:?}"), &stores.a.clear(thread, None).await?, &1)?;
     }
     for (number, thread) in threads.iter().enumerate() {
         if number.is_multiple_of(2) {
@@ -122,7 +122,7 @@ pub(super) async fn runs_that_differ_in_any_byte_are_cleared_separately(context:
     }
     append(&*stores.a, &thread, batch).await?;
     for (number, run) in runs.iter().enumerate() {
-        let removed = stores.a.clear_run(&thread, &RunId::new(run)?).await?;
+        let removed = stores.a.clear_run(&thread, &RunId::new(run)?, None).await?;
         expect::equal(&format!("removed of the run {run:?}"), &removed, &1)?;
         if number.is_multiple_of(10) {
             let left: Vec<&str> = runs.iter().skip(number + 1).map(String::as_str).collect();
@@ -140,7 +140,7 @@ pub(super) async fn session_and_run_do_not_merge(context: Context) -> CaseResult
         append(&*stores.a, &thread(session)?, vec![message]).await?;
     }
     for (session, run) in hostile_pairs() {
-        let removed = stores.a.clear_run(&thread(&session)?, &RunId::new(&run)?).await?;
+        let removed = stores.a.clear_run(&thread(&session)?, &RunId::new(&run)?, None).await?;
         expect::equal(&format!("removed of {run:?} in {session:?}"), &removed, &1)?;
     }
     Ok(())

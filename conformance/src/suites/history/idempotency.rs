@@ -124,7 +124,7 @@ pub(super) async fn a_fork_does_not_copy_the_keys(context: Context) -> CaseResul
     let stores = context.history().await?;
     let (source, target) = (thread("source")?, thread("target")?);
     stores.a.append_many(&source, messages(&["one"]), with_key("k")?).await?;
-    stores.a.fork(&source, &target, None).await?;
+    stores.a.fork(&source, &target, None, None).await?;
     stores.b.append_many(&target, messages(&["other"]), with_key("k")?).await?;
     holds(&*stores.a, &target, &["one", "other"]).await?;
     holds(&*stores.a, &source, &["one"]).await
@@ -136,7 +136,7 @@ pub(super) async fn a_key_remains_in_effect_after_a_clear(context: Context) -> C
     let thread = thread("cleared")?;
     let batch = messages(&["one", "two"]);
     let first = stores.a.append_many(&thread, batch.clone(), with_key("k")?).await?;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     let cleared = counts(&*stores.b, &thread).await?;
     let again = stores.b.append_many(&thread, batch, with_key("k")?).await?;
     expect::equal("the repeated answer", &again, &first)?;
@@ -152,7 +152,7 @@ pub(super) async fn a_key_remains_in_effect_after_its_messages_are_removed(conte
     let thread = thread("gone")?;
     let by_run = vec![ChatMessage::user("by run").with_run(run("r")?)];
     let first = stores.a.append_many(&thread, by_run.clone(), with_key("run")?).await?;
-    stores.a.clear_run(&thread, &run("r")?).await?;
+    stores.a.clear_run(&thread, &run("r")?, None).await?;
     let replaced = stores.a.append_many(&thread, messages(&["replaced"]), with_key("replaced")?).await?;
     super::support::replace_now(&*stores.b, &thread, replaced.last, &["summary"]).await?;
     let again = stores.b.append_many(&thread, by_run, with_key("run")?).await?;

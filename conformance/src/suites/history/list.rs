@@ -119,7 +119,7 @@ pub(super) async fn threads_that_stay_are_listed_once_during_changes(context: Co
                 for round in (0..).take_while(|_| !stop.load(Ordering::Acquire)) {
                     let thread = thread(&format!("lasting {:02} then {writer}", round % 20))?;
                     say(&*store, &thread, &["x"]).await?;
-                    store.clear(&thread).await?;
+                    store.clear(&thread, None).await?;
                     tokio::task::yield_now().await;
                 }
                 CaseResult::Ok(())
@@ -199,7 +199,9 @@ pub(super) async fn a_thread_without_messages_is_not_listed(context: Context) ->
         match name {
             "subscribed to" => drop(stores.a.subscribe(&thread, Seq::ZERO).await?),
             "read" => drop(stores.a.tail(&thread, None, 5).await?),
-            "refused a fork" => drop(stores.a.fork(&super::support::thread("absent")?, &thread, None).await),
+            "refused a fork" => {
+                drop(stores.a.fork(&super::support::thread("absent")?, &thread, None, None).await)
+            }
             _ => {
                 let mut batch = numbered("m", 2);
                 for message in &mut batch {
@@ -207,8 +209,8 @@ pub(super) async fn a_thread_without_messages_is_not_listed(context: Context) ->
                 }
                 let up_to = append(&*stores.a, &thread, batch).await?.last;
                 match name {
-                    "cleared" => drop(stores.a.clear(&thread).await?),
-                    "its run cleared" => drop(stores.a.clear_run(&thread, &run("r")?).await?),
+                    "cleared" => drop(stores.a.clear(&thread, None).await?),
+                    "its run cleared" => drop(stores.a.clear_run(&thread, &run("r")?, None).await?),
                     _ => drop(replace_now(&*stores.a, &thread, up_to, &[]).await?),
                 }
             }
@@ -236,10 +238,10 @@ pub(super) async fn listed_counts_are_those_of_thread_info(context: Context) -> 
         }
         append(&*stores.a, thread, batch).await?;
     }
-    stores.a.clear(&cleared).await?;
+    stores.a.clear(&cleared, None).await?;
     say(&*stores.a, &cleared, &["after the clear"]).await?;
     replace_now(&*stores.a, &replaced, Seq::new(3), &["é", "ß", "s", "t"]).await?;
-    stores.a.clear_run(&tagged, &run("r")?).await?;
+    stores.a.clear_run(&tagged, &run("r")?, None).await?;
     let listed = list_all(&*stores.b, 3).await?;
     expect::equal("number of listed threads", &listed.len(), &(threads.len() + 3))?;
     for info in listed {

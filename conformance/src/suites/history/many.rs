@@ -204,7 +204,7 @@ async fn the_size_of_many_messages_is_their_sum(context: Context) -> CaseResult 
 
 async fn many_messages_are_cleared(context: Context) -> CaseResult {
     let (stores, thread, many) = long(&context).await?;
-    expect::equal("messages removed", &stores.a.clear(&thread).await?, &count(many))?;
+    expect::equal("messages removed", &stores.a.clear(&thread, None).await?, &count(many))?;
     reads_empty(&*stores.b, &thread).await
 }
 
@@ -218,14 +218,14 @@ async fn many_messages_of_a_run_are_cleared(context: Context) -> CaseResult {
         append(&*stores.a, &thread, batch.collect()).await?;
     }
     say(&*stores.a, &thread, &["1"]).await?;
-    expect::equal("messages removed", &stores.a.clear_run(&thread, &tagged).await?, &count(many))?;
+    expect::equal("messages removed", &stores.a.clear_run(&thread, &tagged, None).await?, &count(many))?;
     are("what remains", &stores.b.get_messages(&thread, 0, 10_000).await?, 0, 2)
 }
 
 async fn many_messages_are_forked(context: Context) -> CaseResult {
     let (stores, source, many) = long(&context).await?;
     let target = thread("target")?;
-    let forked = stores.a.fork(&source, &target, None).await?;
+    let forked = stores.a.fork(&source, &target, None, None).await?;
     expect::equal("messages forked", &forked.messages, &count(many))?;
     let mut found = stores.b.get_messages(&target, 0, 10_000).await?;
     found.extend(stores.b.get_messages(&target, 10_000, 10_000).await?);
@@ -304,7 +304,7 @@ async fn many_threads_of_an_agent_are_listed(context: Context) -> CaseResult {
 async fn many_messages_expire_together(context: Context) -> CaseResult {
     let (stores, thread, _) = long(&context).await?;
     let life = Duration::from_millis(100);
-    stores.a.set_ttl(&thread, Some(Ttl::fixed(life))).await?;
+    stores.a.set_ttl(&thread, Some(Ttl::fixed(life)), None).await?;
     tokio::time::sleep(2 * life).await;
     reads_empty(&*stores.b, &thread).await?;
     say(&*stores.a, &thread, &["0"]).await?;

@@ -78,7 +78,7 @@ pub(super) async fn the_limit_counts_messages_that_pass_the_filter(context: Cont
         }
         append(&*stores.a, &thread, batch).await?;
     }
-    stores.a.clear_run(&thread, &run("hole")?).await?;
+    stores.a.clear_run(&thread, &run("hole")?, None).await?;
     let stored = all(&*stores.b, &thread).await?;
     for limit in [1, 2, 3, 10, 50, 52, 53, 100, PAGE_ITEMS_MAX] {
         for filter in [only("rare")?, MessageFilter::new().exclude_agent(agent("often")?)] {
@@ -301,7 +301,7 @@ pub(super) async fn forks_and_replacements_keep_their_authors(context: Context) 
     let stores = context.history().await?;
     let (source, _) = with_authors(&stores).await?;
     let target = Thread::new("target", "fork")?;
-    stores.a.fork(&source, &target, None).await?;
+    stores.a.fork(&source, &target, None, None).await?;
     keeps(&stores, &target, &only("a")?, &["a/x", "a"]).await?;
     keeps(&stores, &target, &MessageFilter::new().include_role(role("x")?), &["a/x", "b/x"]).await?;
     // A message without an author now belongs to another agent.
@@ -326,7 +326,7 @@ pub(super) async fn forks_and_replacements_keep_their_authors(context: Context) 
 pub(super) async fn cleared_messages_pass_no_filter(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let (thread, _) = with_authors(&stores).await?;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     keeps(&stores, &thread, &only("a")?, &[]).await?;
     append(&*stores.a, &thread, vec![by("b", None)?]).await?;
     append(&*stores.a, &thread, messages(&["new"])).await?;

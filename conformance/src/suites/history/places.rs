@@ -34,7 +34,7 @@ async fn with_gaps(context: &Context) -> CaseResult<(Stores, Thread, Vec<StoredM
         append(&*stores.a, &thread, batch).await?;
         assigned.extend(stores.a.page_after(&thread, Seq::ZERO, 100).await?.iter().map(|stored| stored.seq));
         if round % 2 == 0 {
-            stores.a.clear_run(&thread, &run(&round.to_string())?).await?;
+            stores.a.clear_run(&thread, &run(&round.to_string())?, None).await?;
             assigned.push(last(&*stores.a, &thread).await?);
         }
     }
@@ -107,7 +107,7 @@ async fn a_fork_follows_the_table_of_numbers(context: Context) -> CaseResult {
     for (number, up_to) in assigned.into_iter().enumerate() {
         let target = thread(&format!("fork-{number}"))?;
         let expected: Vec<_> = messages.iter().filter(|stored| stored.seq <= up_to).collect();
-        let forked = stores.a.fork(&source, &target, Some(up_to)).await;
+        let forked = stores.a.fork(&source, &target, Some(up_to), None).await;
         if expected.is_empty() {
             expect::error(&format!("a fork up to {up_to}"), forked, ErrorKind::NotFound)?;
             continue;
@@ -145,24 +145,25 @@ async fn every_change_of_an_empty_thread_follows_the_table(context: Context) -> 
     let stores = context.history().await?;
     let (never, cleared, emptied) = (thread("never")?, thread("cleared")?, thread("emptied")?);
     say(&*stores.a, &cleared, &["1", "2"]).await?;
-    stores.a.clear(&cleared).await?;
+    stores.a.clear(&cleared, None).await?;
     let mut tagged = numbered("m", 2);
     for message in &mut tagged {
         message.run = Some(run("r")?);
     }
     append(&*stores.a, &emptied, tagged).await?;
-    stores.a.clear_run(&emptied, &run("r")?).await?;
+    stores.a.clear_run(&emptied, &run("r")?, None).await?;
     let full = thread("full")?;
     say(&*stores.a, &full, &["1"]).await?;
     for (what, empty) in [("never written", &never), ("cleared", &cleared), ("emptied", &emptied)] {
         let before = last(&*stores.b, empty).await?;
-        let removed = (stores.a.clear(empty).await?, stores.a.clear_run(empty, &run("r")?).await?);
+        let removed =
+            (stores.a.clear(empty, None).await?, stores.a.clear_run(empty, &run("r")?, None).await?);
         expect::equal(&format!("{what}: messages removed"), &removed, &(0, 0))?;
         for ttl in [Some(Ttl::fixed(std::time::Duration::from_secs(60))), None] {
-            let set = stores.a.set_ttl(empty, ttl).await;
+            let set = stores.a.set_ttl(empty, ttl, None).await;
             expect::error(&format!("{what}: a time to live"), set, ErrorKind::NotFound)?;
         }
-        let forked = stores.a.fork(empty, &thread("target")?, None).await;
+        let forked = stores.a.fork(empty, &thread("target")?, None, None).await;
         expect::error(&format!("{what}: a fork"), forked, ErrorKind::NotFound)?;
         expect::equal(&format!("{what}: the last number"), &last(&*stores.b, empty).await?, &before)?;
         let stale = Replacement::new(last(&*stores.b, &full).await?, numbered("m", 1));

@@ -25,7 +25,7 @@ async fn with_holes(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>)>
         message.run = Some(run("hole")?);
     }
     append(&*stores.a, &thread, batch).await?;
-    let cleared = implemented(stores.a.clear_run(&thread, &run("hole")?).await)?;
+    let cleared = implemented(stores.a.clear_run(&thread, &run("hole")?, None).await)?;
     let mut replaced = None;
     if let Some(info) = counts(&*stores.a, &thread).await? {
         let summary = messages(&["r1", "r2", "r3", "r4", "r5"]);
@@ -47,7 +47,7 @@ pub(super) async fn a_thread_without_messages_reads_as_empty(context: Context) -
     reads_empty(&*stores.a, &thread("never written")?).await?;
     let cleared = thread("cleared")?;
     say(&*stores.a, &cleared, &["x"]).await?;
-    stores.a.clear(&cleared).await?;
+    stores.a.clear(&cleared, None).await?;
     reads_empty(&*stores.b, &cleared).await?;
     expect::equal("an offset into it", &stores.b.get_messages(&cleared, 3, 5).await?, &Vec::new())
 }

@@ -95,7 +95,7 @@ pub(super) async fn a_long_thread_is_rewound_completely(context: Context) -> Cas
     let left = all(&*stores.a, &thread).await?;
     expect::equal("the messages left", &seqs(&left), &(1..=300).collect())?;
     // The index of the run follows.
-    expect::equal("the messages of the run", &stores.a.clear_run(&thread, &run("r")?).await?, &43)
+    expect::equal("the messages of the run", &stores.a.clear_run(&thread, &run("r")?, None).await?, &43)
 }
 
 /// HIST-115.
@@ -173,11 +173,11 @@ pub(super) async fn the_rest_of_the_thread_follows(context: Context) -> CaseResu
     let of_author = MessageFilter::new().include_agent(author);
     let found = stores.a.tail_matching(&thread, &of_author, None, 10).await?;
     expect::equal("the messages of the author", &seqs(&found), &vec![6])?;
-    expect::equal("the messages of the run", &stores.a.clear_run(&thread, &run("r")?).await?, &1)?;
+    expect::equal("the messages of the run", &stores.a.clear_run(&thread, &run("r")?, None).await?, &1)?;
     let next = say(&*stores.b, &thread, &["next"]).await?;
     expect::equal("the next number", &next.first.get(), &13)?;
     let fork = super::support::thread("fork")?;
-    stores.b.fork(&thread, &fork, None).await?;
+    stores.b.fork(&thread, &fork, None, None).await?;
     holds(&*stores.a, &fork, &["m1", "m5", "m6", "next"]).await
 }
 
@@ -221,7 +221,7 @@ pub(super) async fn a_removal_of_nothing_creates_no_event(context: Context) -> C
     let (never, written, emptied) = (thread("never")?, thread("written")?, thread("emptied")?);
     say(&*stores.a, &written, &["1", "2"]).await?;
     say(&*stores.a, &emptied, &["1", "2"]).await?;
-    stores.a.clear(&emptied).await?;
+    stores.a.clear(&emptied, None).await?;
     for (thread, pops) in [(&never, true), (&emptied, true), (&written, false)] {
         let before = last(&*stores.b, thread).await?;
         let mut removals = vec![numbers(&[7, 9]), Removal::after(before), numbers(&[i64::MAX])];
@@ -328,7 +328,7 @@ pub(super) async fn removing_the_last_message_removes_the_time_to_live(context: 
     for (index, removal) in all_of_it.into_iter().enumerate() {
         let thread = thread(&format!("emptied {index}"))?;
         say(&*stores.a, &thread, &["1", "2"]).await?;
-        stores.a.set_ttl(&thread, Some(Ttl::fixed(Duration::from_millis(400)))).await?;
+        stores.a.set_ttl(&thread, Some(Ttl::fixed(Duration::from_millis(400))), None).await?;
         let removed = stores.b.remove(&thread, removal).await?.removed;
         // On a busy machine the thread may have expired before.
         if removed == 2 {

@@ -55,7 +55,7 @@ pub(super) async fn a_repeated_removal_removes_no_more(context: Context) -> Case
         let thread = thread(name)?;
         if name == "emptied" {
             say(&*stores.a, &thread, &["1"]).await?;
-            stores.a.clear(&thread).await?;
+            stores.a.clear(&thread, None).await?;
         }
         let pop = Removal::newest(1).with_idempotency_key(key("k")?);
         expect::equal(name, &stores.a.remove(&thread, pop.clone()).await?.removed, &0)?;
@@ -114,7 +114,7 @@ pub(super) async fn a_clear_ends_what_a_pop_keeps(context: Context) -> CaseResul
     for thread in [&full, &empty] {
         let first = popped(&stores, thread, "k").await?;
         expect::equal("the messages popped", &first.messages.len(), &2)?;
-        stores.a.clear(thread).await?;
+        stores.a.clear(thread, None).await?;
         let again = popped(&stores, thread, "k").await?;
         expect::equal("the numbers", &again.seqs, &first.seqs)?;
         expect::equal("the messages", &again.messages.len(), &0)?;

@@ -56,7 +56,7 @@ pub(super) async fn everything_up_to_the_number_is_removed(context: Context) -> 
             third.run = Some(run("hole")?);
         }
         append(&*stores.a, &thread, batch).await?;
-        stores.a.clear_run(&thread, &run("hole")?).await?;
+        stores.a.clear_run(&thread, &run("hole")?, None).await?;
         let replaced = replace_now(&*stores.b, &thread, Seq::new(up_to), &["s"]).await?;
         expect::equal(&format!("number of messages replaced up to {up_to}"), &replaced.removed, &(5 - left))?;
         let stored = all(&*stores.a, &thread).await?;
@@ -85,10 +85,10 @@ pub(super) async fn a_removal_after_seen_is_a_conflict(context: Context) -> Case
         }
         let seen = append(&*stores.a, &thread, batch).await?.last;
         match what {
-            "a clear" => drop(stores.b.clear(&thread).await?),
+            "a clear" => drop(stores.b.clear(&thread, None).await?),
             "a replacement" => drop(replace_now(&*stores.b, &thread, Seq::new(1), &["s"]).await?),
             "an empty replacement" => drop(replace_now(&*stores.b, &thread, Seq::new(1), &[]).await?),
-            _ => drop(stores.b.clear_run(&thread, &run("r")?).await?),
+            _ => drop(stores.b.clear_run(&thread, &run("r")?, None).await?),
         }
         let again = say(&*stores.b, &thread, &["later"]).await?.last;
         for up_to in [Seq::ZERO, Seq::new(2), seen] {
@@ -106,7 +106,7 @@ pub(super) async fn a_removal_before_seen_does_not_conflict(context: Context) ->
     let stores = context.history().await?;
     let thread = thread("before")?;
     append(&*stores.a, &thread, numbered("m", 3)).await?;
-    stores.a.clear(&thread).await?;
+    stores.a.clear(&thread, None).await?;
     append(&*stores.a, &thread, numbered("n", 3)).await?;
     let first = replace_now(&*stores.b, &thread, Seq::new(5), &["s"]).await?;
     // The number of the replacement's event is a valid `seen`.

@@ -57,7 +57,7 @@ pub(super) async fn a_forks_messages_reach_the_targets_subscriber(context: Conte
     let (source, target) = (thread("source")?, thread("target")?);
     say(&*stores.a, &source, &["a", "b"]).await?;
     let mut live = stores.b.subscribe(&target, Seq::ZERO).await?;
-    stores.a.fork(&source, &target, None).await?;
+    stores.a.fork(&source, &target, None, None).await?;
     let mut late = stores.b.subscribe(&target, Seq::ZERO).await?;
     say(&*stores.a, &target, &["c"]).await?;
     for events in [&mut live, &mut late] {
@@ -103,7 +103,7 @@ pub(super) async fn the_size_is_that_of_the_time_of_the_write(context: Context) 
     let tagged = ChatMessage::user("12345").with_run(run("r")?);
     append(&*stores.a, &thread, vec![tagged, ChatMessage::user("678")]).await?;
     let after = say(&*stores.a, &thread, &["90"]).await?.last;
-    stores.a.clear_run(&thread, &run("r")?).await?;
+    stores.a.clear_run(&thread, &run("r")?, None).await?;
     say(&*stores.a, &thread, &["x"]).await?;
     let mut events = stores.b.subscribe(&thread, Seq::ZERO).await?;
     expect::equal("before the clear", &next_said(&mut events, "678").await?.1, &8)?;
@@ -129,7 +129,7 @@ pub(super) async fn a_clear_is_an_event_with_the_number_of_messages(context: Con
             next_said(&mut events, &format!("{round}.{number}")).await?;
         }
         let before = last(&*stores.a, &thread).await?;
-        stores.a.clear(&thread).await?;
+        stores.a.clear(&thread, None).await?;
         let after = last(&*stores.a, &thread).await?;
         let (seq, removed) = next_cleared(&mut events).await?;
         expect::equal("number of removed messages", &removed, &count)?;
@@ -153,7 +153,7 @@ pub(super) async fn the_clear_of_a_run_is_an_event_that_names_the_run(context: C
     let batch = vec![tagged("a"), ChatMessage::user("b"), tagged("c"), ChatMessage::user("d")];
     append(&*stores.a, &thread, batch).await?;
     let mut live = stores.b.subscribe(&thread, Seq::new(4)).await?;
-    stores.a.clear_run(&thread, &run).await?;
+    stores.a.clear_run(&thread, &run, None).await?;
     let mut late = stores.b.subscribe(&thread, Seq::new(4)).await?;
     let kind = HistoryEventKind::RunCleared { run: run.clone(), removed: 2 };
     let expected = HistoryEvent::new(Seq::new(5), kind);
@@ -249,7 +249,7 @@ pub(super) async fn removals_by_other_handles_arrive_once(context: Context) -> C
             for round in 0..3 {
                 let run = run(&format!("{writer}.{round}"))?;
                 append(&*store, &thread, vec![ChatMessage::user("x").with_run(run.clone()); 2]).await?;
-                expect::equal("removed", &store.clear_run(&thread, &run).await?, &2)?;
+                expect::equal("removed", &store.clear_run(&thread, &run, None).await?, &2)?;
             }
             Ok(())
         }
@@ -322,9 +322,9 @@ async fn waits(context: &Context) -> CaseResult {
                 let seen = last(&*store, &thread).await?;
                 store.replace(&thread, Replacement::new(seen, tagged).with_seen(seen)).await?;
             }
-            "clear_run" => drop(store.clear_run(&thread, &run("r")?).await?),
-            "clear" => drop(store.clear(&thread).await?),
-            _ => drop(store.fork(&other, &thread, None).await?),
+            "clear_run" => drop(store.clear_run(&thread, &run("r")?, None).await?),
+            "clear" => drop(store.clear(&thread, None).await?),
+            _ => drop(store.fork(&other, &thread, None, None).await?),
         }
         let (back, event) = waiting.end().await??;
         events = back;

@@ -2,18 +2,18 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
     AppendOptions, Appended, ChatMessage, ErrorKind, HistoryEvent, HistoryEventKind, HistoryEvents,
     HistoryProvider, HistoryProviderExt, IdempotencyKey, MessageFilter, Page, PageRequest, Replacement,
-    RunId, Seq, StoredMessage, Thread, ThreadInfo,
+    RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
 };
 
 use crate::case::{CaseResult, Failure, implemented};
-use crate::context::Handles;
+use crate::context::{Handles, in_time};
 use crate::expect;
 
 /// Two handles on the conversations of a namespace.
@@ -81,6 +81,28 @@ pub(crate) async fn all(store: &dyn HistoryProvider, thread: &Thread) -> CaseRes
     };
     // One window does not show the whole of a longer thread.
     if window.len() < PAGE_ITEMS_MAX { Ok(window) } else { Ok(store.all_messages(thread).await?) }
+}
+
+/// The time to live of the threads of [`expired`].
+const TTL: Duration = Duration::from_millis(200);
+
+/// Writes a thread that lives for [`TTL`], and returns it with its last number after it has expired.
+pub(super) async fn expired(
+    stores: &Stores,
+    name: &str,
+    options: AppendOptions,
+) -> CaseResult<(Thread, Seq)> {
+    let options = &options.with_ttl(Ttl::fixed(TTL));
+    let (thread, end, set) = in_time(TTL, |attempt| async move {
+        let thread = thread(&format!("{name} {attempt}"))?;
+        let end = stores.a.append_many(&thread, messages(&["a", "b"]), options.clone()).await?.last;
+        let set = Instant::now();
+        holds(&*stores.b, &thread, &["a", "b"]).await?;
+        Ok((thread, end, set))
+    })
+    .await?;
+    tokio::time::sleep((TTL + Duration::from_millis(50)).saturating_sub(set.elapsed())).await;
+    Ok((thread, end))
 }
 
 /// Returns the thread's last number.

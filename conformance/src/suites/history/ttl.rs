@@ -83,7 +83,7 @@ pub(super) async fn an_expired_thread_reads_as_empty(context: Context) -> CaseRe
     let (thread, set) = in_time(TTL, |attempt| async move {
         let thread = thread(&format!("t{attempt}"))?;
         say(&*stores.a, &thread, &["a", "b"]).await?;
-        stores.a.set_ttl(&thread, Some(Ttl::fixed(TTL))).await?;
+        stores.a.set_ttl(&thread, Some(Ttl::fixed(TTL)), None).await?;
         let set = Instant::now();
         holds(&*stores.b, &thread, &["a", "b"]).await?;
         expect::equal("messages", &stores.a.thread_info(&thread).await?.messages, &2)?;
@@ -103,12 +103,12 @@ pub(super) async fn an_expired_thread_is_empty_to_writers(context: Context) -> C
     let (source, _) = expired(stores, "source").await?;
     let (target, _) = expired(stores, "target").await?;
     let (replaced, seen) = expired(stores, "replaced").await?;
-    expect::equal("removed by a clear", &stores.b.clear(&cleared).await?, &0)?;
+    expect::equal("removed by a clear", &stores.b.clear(&cleared, None).await?, &0)?;
     let copy = thread("copy")?;
-    refused("a fork from it", stores.a.fork(&source, &copy, None).await, ErrorKind::NotFound)?;
+    refused("a fork from it", stores.a.fork(&source, &copy, None, None).await, ErrorKind::NotFound)?;
     let kept = thread("kept")?;
     say(&*stores.a, &kept, &["k"]).await?;
-    stores.b.fork(&kept, &target, None).await?;
+    stores.b.fork(&kept, &target, None, None).await?;
     holds(&*stores.a, &target, &["k"]).await?;
     // The expiry removed the messages that the caller had read, as a clear would have.
     let replacement = larder_kernel::Replacement::new(seen, messages(&["s"]));
@@ -170,7 +170,7 @@ async fn living_thread(stores: &Stores, thread: &Thread, ttl: Ttl, by_append: bo
         stores.a.append_many(thread, messages(&["first"]), living(ttl)).await?;
     } else {
         say(&*stores.a, thread, &["first"]).await?;
-        stores.a.set_ttl(thread, Some(ttl)).await?;
+        stores.a.set_ttl(thread, Some(ttl), None).await?;
     }
     Ok(())
 }
@@ -275,7 +275,7 @@ pub(super) async fn a_thread_without_a_time_to_live_remains(context: Context) ->
             let thread = thread(&format!("{} {attempt}", ttl.refresh_on_use))?;
             stores.a.append_many(&thread, messages(&["a"]), living(ttl)).await?;
             let set = Instant::now();
-            stores.b.set_ttl(&thread, None).await?;
+            stores.b.set_ttl(&thread, None, None).await?;
             Ok((thread, set))
         })
         .await?;
@@ -293,11 +293,11 @@ pub(super) async fn a_longer_time_to_live_replaces_a_shorter_one(context: Contex
     let (thread, set) = in_time(TTL, |attempt| async move {
         let thread = thread(&format!("t{attempt}"))?;
         say(&*stores.a, &thread, &["a"]).await?;
-        stores.a.set_ttl(&thread, None).await?;
-        stores.a.set_ttl(&thread, Some(Ttl::fixed(TTL))).await?;
+        stores.a.set_ttl(&thread, None, None).await?;
+        stores.a.set_ttl(&thread, Some(Ttl::fixed(TTL)), None).await?;
         let set = Instant::now();
         let century = Duration::from_millis(larder_kernel::limits::TTL_MS_MAX);
-        stores.b.set_ttl(&thread, Some(Ttl::sliding(century))).await?;
+        stores.b.set_ttl(&thread, Some(Ttl::sliding(century)), None).await?;
         Ok((thread, set))
     })
     .await?;
@@ -310,11 +310,11 @@ pub(super) async fn a_thread_without_messages_refuses_a_time_to_live(context: Co
     let stores = &context.history().await?;
     let (fresh, cleared) = (thread("fresh")?, thread("cleared")?);
     say(&*stores.a, &cleared, &["x"]).await?;
-    stores.a.clear(&cleared).await?;
+    stores.a.clear(&cleared, None).await?;
     let (gone, _) = expired(stores, "expired").await?;
     for thread in [&fresh, &cleared, &gone] {
         for ttl in [None, Some(Ttl::fixed(TTL)), Some(Ttl::sliding(HOUR))] {
-            refused("set_ttl", stores.b.set_ttl(thread, ttl).await, ErrorKind::NotFound)?;
+            refused("set_ttl", stores.b.set_ttl(thread, ttl, None).await, ErrorKind::NotFound)?;
         }
         reads_empty(&*stores.a, thread).await?;
         say(&*stores.a, thread, &["y"]).await?;
@@ -348,7 +348,7 @@ pub(super) async fn a_later_append_does_not_restore_expired_messages(context: Co
     let stores = &context.history().await?;
     let (thread, _) = expired(stores, "t").await?;
     stores.b.append_many(&thread, messages(&["new"]), living(Ttl::sliding(HOUR))).await?;
-    stores.a.set_ttl(&thread, None).await?;
+    stores.a.set_ttl(&thread, None, None).await?;
     holds(&*stores.b, &thread, &["new"]).await
 }
 
@@ -359,7 +359,7 @@ pub(super) async fn a_clear_removes_the_time_to_live(context: Context) -> CaseRe
         let (thread, set) = in_time(TTL, |attempt| async move {
             let thread = thread(&format!("{} {attempt}", ttl.refresh_on_use))?;
             stores.a.append_many(&thread, messages(&["a"]), living(ttl)).await?;
-            expect::equal("removed", &stores.b.clear(&thread).await?, &1)?;
+            expect::equal("removed", &stores.b.clear(&thread, None).await?, &1)?;
             say(&*stores.a, &thread, &["b"]).await?;
             Ok((thread, Instant::now()))
         })

@@ -21,7 +21,7 @@ async fn stays_after(context: &Context, how: &str) -> CaseResult {
         let last = store.append_many(&thread, vec![tagged], living).await?.last;
         let set = Instant::now();
         match how {
-            "run" => drop(store.clear_run(&thread, &run("r")?).await?),
+            "run" => drop(store.clear_run(&thread, &run("r")?, None).await?),
             _ => drop(store.replace(&thread, Replacement::new(last, Vec::new())).await?),
         }
         append_again(store, &thread).await?;

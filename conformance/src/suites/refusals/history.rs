@@ -3,17 +3,17 @@
 use std::sync::LazyLock;
 
 use larder_kernel::limits::{
-    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_FILTER_TERMS_MAX,
-    MESSAGE_PARTS_MAX, METADATA_BYTES_MAX,
+    BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, CONTENT_TYPE_BYTES_MAX, FENCING_TOKEN_MAX, MESSAGE_BYTES_MAX,
+    MESSAGE_FILTER_TERMS_MAX, MESSAGE_PARTS_MAX, METADATA_BYTES_MAX,
 };
 use larder_kernel::{
-    AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, Generation, IdempotencyKey,
-    MessageFilter, Metadata, PageRequest, Removal, Replacement, Result, RunId, Seq, SessionId, Thread,
-    ToolCall, ToolResult, Ttl,
+    AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, FencingToken, Generation,
+    HistoryProvider, IdempotencyKey, MessageFilter, Metadata, PageRequest, Removal, Replacement, Result,
+    RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
 };
 
 use super::inputs::{
-    Bad, PLACES, Rule, among, at_least, at_most, durations, ids, limits, metadata, refused_ids, rule,
+    Bad, PLACES, Rule, among, at_least, at_most, durations, ids, limits, metadata, refused_ids, rule, up_to,
 };
 use super::{Refusal, Table, table};
 
@@ -24,6 +24,7 @@ pub(super) fn tables() -> Vec<Table> {
         table("list_that_is_too_long", lists()),
         table("time_to_live", lives()),
         table("negative_last_number", negative_last()),
+        table("fencing_token", tokens()),
         table("filter_of_too_many_authors", author_filters()),
         table("replacement", replacements()),
         table("removal", removals()),
@@ -260,7 +261,7 @@ fn lives() -> Vec<Refusal> {
                     "ttl",
                     limit,
                     move |stores| {
-                        Box::pin(async move { stores.history()?.set_ttl(&thread()?, Some(ttl)).await })
+                        Box::pin(async move { stores.history()?.set_ttl(&thread()?, Some(ttl), None).await })
                     },
                 ));
                 rows.push(Refusal::new(
@@ -306,6 +307,58 @@ fn negative_last() -> Vec<Refusal> {
         }
     }
     rows
+}
+
+/// Tokens over the limit, in every write.
+fn tokens() -> Vec<Refusal> {
+    let operations = [
+        "history.append_many",
+        "history.replace",
+        "history.remove",
+        "history.clear",
+        "history.clear_run",
+        "history.fork",
+        "history.set_ttl",
+    ];
+    let mut rows = Vec::new();
+    for operation in operations {
+        for number in [FENCING_TOKEN_MAX + 1, u64::MAX] {
+            for thread in [kept as fn() -> Result<Thread>, fresh] {
+                let what = format!("{number}, of {:?}", thread().ok());
+                rows.push(Refusal::new(operation, what, "fence", up_to(FENCING_TOKEN_MAX), move |stores| {
+                    Box::pin(async move {
+                        let (store, fence) = (stores.history()?, FencingToken::new(number));
+                        with_token(&*store, operation, &thread()?, fence).await
+                    })
+                }));
+            }
+        }
+    }
+    rows
+}
+
+async fn with_token(
+    store: &dyn HistoryProvider,
+    operation: &str,
+    thread: &Thread,
+    fence: FencingToken,
+) -> Result<()> {
+    let messages = || vec![ChatMessage::user("x")];
+    match operation {
+        "history.append_many" => {
+            let options = AppendOptions::default().with_fence(fence);
+            store.append_many(thread, messages(), options).await.map(drop)
+        }
+        "history.replace" => {
+            let replacement = Replacement::new(Seq::ZERO, messages()).with_fence(fence);
+            store.replace(thread, replacement).await.map(drop)
+        }
+        "history.remove" => store.remove(thread, Removal::newest(1).with_fence(fence)).await.map(drop),
+        "history.clear" => store.clear(thread, Some(fence)).await.map(drop),
+        "history.clear_run" => store.clear_run(thread, &RunId::new("r")?, Some(fence)).await.map(drop),
+        "history.fork" => store.fork(&kept()?, thread, None, Some(fence)).await.map(drop),
+        _ => store.set_ttl(thread, None, Some(fence)).await,
+    }
 }
 
 /// Filters with one term too many, of each kind and of all kinds together.

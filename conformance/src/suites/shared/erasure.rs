@@ -124,7 +124,7 @@ async fn talk(stores: &StoreSet, text: &str) -> CaseResult {
         other => format!("{other:?}"),
     };
     expect::equal("the first event of the thread", &said, &text.to_owned())?;
-    store.clear(&thread).await?;
+    store.clear(&thread, None).await?;
     pop(store, text).await
 }
 

@@ -213,6 +213,12 @@ async fn history(store: &dyn HistoryProvider, option: RequestOption) -> CaseResu
             let again = store.remove(&thread, removal).await?;
             Ok(first == again && store.thread_info(&thread).await?.messages == 1)
         }
+        RequestOption::Fence => {
+            let thread = thread("fenced")?;
+            let fence = |number| AppendOptions::default().with_fence(FencingToken::new(number));
+            store.append_many(&thread, vec![ChatMessage::user("first")], fence(2)).await?;
+            lost(store.append_many(&thread, vec![ChatMessage::user("never")], fence(1)).await)
+        }
         RequestOption::MessagesOfAgents => {
             Ok(texts(MessageFilter::new().include_agent(AgentId::new("first")?)).await? == ["one"])
         }

@@ -210,8 +210,8 @@ pub(super) async fn refusals(stores: &StoreSet, contract: Contract, marker: &str
         Contract::History => {
             let (store, thread) = (&*stores.history()?, Thread::new(marker, marker)?);
             collect(&mut errors, Thread::new(&long, marker));
-            collect(&mut errors, store.fork(&Thread::new("absent", marker)?, &thread, None).await);
-            collect(&mut errors, store.fork(&thread, &thread, None).await);
+            collect(&mut errors, store.fork(&Thread::new("absent", marker)?, &thread, None, None).await);
+            collect(&mut errors, store.fork(&thread, &thread, None, None).await);
             let message = ChatMessage::user(marker);
             collect(&mut errors, store.replace(&thread, Replacement::new(Seq::new(99), vec![message])).await);
         }

@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use larder_agents::InMemoryHistoryProvider;
 use larder_conformance::{Harness, StoreSet};
-use larder_kernel::storage::history::check_if_last;
+use larder_kernel::HistoryProvider as _;
+use larder_kernel::storage::history::{check_fence, check_if_last, fence_of};
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, Forked, HistoryEvents, MessageFilter, Page, PageRequest,
-    Removal, RemovalTarget, Removed, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread,
-    ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, MessageFilter, Page,
+    PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result, RunId, Seq, StoredMessage,
+    Thread, ThreadInfo, Ttl,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -24,6 +25,8 @@ enum Defect {
     KeysLate,
     /// Compares the last `Seq` with that of the condition, waits, and appends.
     ChecksTheLastEarly,
+    /// Compares the token with that of the thread, waits, and appends.
+    ChecksTheFenceEarly,
     /// Ignores the position that a replacement has seen, and replaces the current thread.
     ReplacesBlindly,
     /// Reads the messages, waits, and returns them.
@@ -49,6 +52,14 @@ struct Wrong {
     inner: InMemoryHistoryProvider,
     defect: Defect,
     info: Mutex<Option<ThreadInfo>>,
+}
+
+impl Wrong {
+    /// Returns the greatest token of the thread.
+    async fn greatest(&self, thread: &Thread) -> Result<Option<FencingToken>> {
+        let cleared = self.inner.clear_run(thread, &RunId::new("no such run")?, None).await;
+        Ok(cleared.err().and_then(|error| fence_of(&error)))
+    }
 }
 
 wrong! {
@@ -97,6 +108,13 @@ wrong! {
                     pause().await;
                     self.inner.append_many(thread, messages, options.with_if_last(None)).await
                 }
+                Defect::ChecksTheFenceEarly if unkeyed => {
+                    let greatest = self.greatest(thread).await?;
+                    check_fence("history.append_many", options.fence, greatest)?;
+                    pause().await;
+                    let fence = options.fence.max(self.greatest(thread).await?);
+                    self.inner.append_many(thread, messages, options.with_fence(fence)).await
+                }
                 _ => self.inner.append_many(thread, messages, options).await,
             }
         }
@@ -134,14 +152,14 @@ wrong! {
             Ok(info)
         }
 
-        async fn clear(&self, thread: &Thread) -> Result<u64> {
+        async fn clear(&self, thread: &Thread, fence: Option<FencingToken>) -> Result<u64> {
             if self.defect == Defect::CountsBeforeClear {
                 let count = self.inner.thread_info(thread).await?.messages;
                 pause().await;
-                self.inner.clear(thread).await?;
+                self.inner.clear(thread, fence).await?;
                 return Ok(count);
             }
-            self.inner.clear(thread).await
+            self.inner.clear(thread, fence).await
         }
 
         async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
@@ -170,10 +188,10 @@ wrong! {
     tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize)
         -> Vec<StoredMessage>;
     page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage>;
-    clear_run(thread: &Thread, run: &RunId) -> u64;
-    fork(source: &Thread, target: &Thread, up_to: Option<Seq>) -> Forked;
+    clear_run(thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> u64;
+    fork(source: &Thread, target: &Thread, up_to: Option<Seq>, fence: Option<FencingToken>) -> Forked;
     list_threads(agent: Option<&AgentId>, page: PageRequest<Thread>) -> Page<ThreadInfo, Thread>;
-    set_ttl(thread: &Thread, ttl: Option<Ttl>) -> ();
+    set_ttl(thread: &Thread, ttl: Option<Ttl>, fence: Option<FencingToken>) -> ();
     subscribe(thread: &Thread, after: Seq) -> HistoryEvents;
 }
 
@@ -203,6 +221,11 @@ fn an_idempotency_key_that_is_read_first_and_stored_later_is_caught() {
 #[test]
 fn a_condition_on_the_last_number_that_is_checked_early_is_caught() {
     assert_caught(&["HIST-106", "HIST-109"], &backend(Defect::ChecksTheLastEarly));
+}
+
+#[test]
+fn a_fence_that_is_checked_early_is_caught() {
+    assert_caught(&["HIST-137"], &backend(Defect::ChecksTheFenceEarly));
 }
 
 #[test]

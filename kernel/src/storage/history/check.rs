@@ -1,12 +1,13 @@
 //! Checks that every backend runs before its first I/O.
 
+use super::fence::check_token;
 use super::filter::MessageFilter;
 use super::types::{AppendOptions, Replacement, Ttl};
 use crate::check;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, PAGE_ITEMS_MAX};
 use crate::message::ChatMessage;
-use crate::position::Seq;
+use crate::position::{FencingToken, Seq};
 
 fn check_messages(operation: &'static str, messages: &[ChatMessage]) -> Result<()> {
     check::at_most(operation, "messages", messages.len(), BATCH_MESSAGES_MAX)?;
@@ -26,6 +27,7 @@ pub fn check_append(messages: &[ChatMessage], options: &AppendOptions) -> Result
     check::at_least(OPERATION, "messages", messages.len(), 1)?;
     check_messages(OPERATION, messages)?;
     check_last(OPERATION, options.if_last)?;
+    check_token(OPERATION, options.fence)?;
     options.ttl.map_or(Ok(()), |ttl| check::ttl(OPERATION, "ttl", ttl.after))
 }
 
@@ -74,6 +76,7 @@ pub fn check_replace(replacement: &Replacement) -> Result<()> {
             "is before `up_to`; read the messages up to `up_to` first",
         ));
     }
+    check_token(OPERATION, replacement.fence)?;
     check_messages(OPERATION, &replacement.messages)
 }
 
@@ -156,9 +159,11 @@ pub fn check_tail_matching(filter: &MessageFilter, limit: usize) -> Result<()> {
 /// Checks the arguments of [`set_ttl`](super::HistoryProvider::set_ttl).
 ///
 /// # Errors
-/// `InvalidInput` naming `ttl` and the limit in milliseconds.
-pub fn check_ttl(ttl: Option<Ttl>) -> Result<()> {
-    ttl.map_or(Ok(()), |ttl| check::ttl("history.set_ttl", "ttl", ttl.after))
+/// `InvalidInput` naming `ttl` and the limit in milliseconds, or `fence` and its limit.
+pub fn check_ttl(ttl: Option<Ttl>, fence: Option<FencingToken>) -> Result<()> {
+    const OPERATION: &str = "history.set_ttl";
+    check_token(OPERATION, fence)?;
+    ttl.map_or(Ok(()), |ttl| check::ttl(OPERATION, "ttl", ttl.after))
 }
 
 /// Returns the digest by which a store recognizes a repeated append: SHA-256 over the canonical JSON of the

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::{check_last, named_bound};
+use super::fence::check_token;
 use super::types::StoredMessage;
 use crate::check;
 use crate::error::Result;
 use crate::id::IdempotencyKey;
 use crate::limits::BATCH_MESSAGES_MAX;
-use crate::position::{Generation, Seq};
+use crate::position::{FencingToken, Generation, Seq};
 use crate::storage::options::{OptionSet, RequestOption};
 
 const OPERATION: &str = "history.remove";
@@ -35,6 +36,8 @@ pub struct Removal {
     pub if_last: Option<Seq>,
     /// The idempotency key, which makes a repeated removal harmless.
     pub idempotency_key: Option<IdempotencyKey>,
+    /// The fencing token of the writer; `None` for a thread that is not fenced.
+    pub fence: Option<FencingToken>,
 }
 
 impl Removal {
@@ -57,7 +60,7 @@ impl Removal {
     }
 
     fn of(target: RemovalTarget) -> Self {
-        Self { target, if_last: None, idempotency_key: None }
+        Self { target, if_last: None, idempotency_key: None, fence: None }
     }
 
     /// Sets the last `Seq` that the thread must have.
@@ -74,18 +77,26 @@ impl Removal {
         self
     }
 
+    /// Sets the fencing token of the writer.
+    #[must_use]
+    pub fn with_fence(mut self, token: impl Into<Option<FencingToken>>) -> Self {
+        self.fence = token.into();
+        self
+    }
+
     /// Returns the options that are set.
     #[must_use]
     pub fn options(&self) -> OptionSet {
         // Names every field, so that a new field is a compile error here.
-        let Self { target: _, if_last, idempotency_key } = self;
+        let Self { target: _, if_last, idempotency_key, fence } = self;
         OptionSet::NONE
             .with_if(if_last.is_some(), RequestOption::RemoveIfLast)
             .with_if(idempotency_key.is_some(), RequestOption::RemoveIdempotencyKey)
+            .with_if(fence.is_some(), RequestOption::Fence)
     }
 
     /// Returns the digest by which a store recognizes a repeated removal: SHA-256 over the target. The
-    /// condition does not count.
+    /// condition and the fencing token do not count.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         use sha2::{Digest, Sha256};
@@ -129,6 +140,7 @@ impl Removal {
 /// `InvalidInput` naming the field and the limit.
 pub fn check_remove(removal: &Removal) -> Result<()> {
     check_last(OPERATION, removal.if_last)?;
+    check_token(OPERATION, removal.fence)?;
     match &removal.target {
         RemovalTarget::Numbers(numbers) => {
             check::batch(OPERATION, "numbers", numbers.len(), BATCH_MESSAGES_MAX)?;

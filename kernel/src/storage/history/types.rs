@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{IdempotencyKey, RunId, Thread};
 use crate::message::ChatMessage;
-use crate::position::{Generation, Seq};
+use crate::position::{FencingToken, Generation, Seq};
 use crate::storage::options::{OptionSet, RequestOption};
 
 /// A message and its `Seq` in the thread. Cloning shares the message.
@@ -91,6 +91,8 @@ pub struct AppendOptions {
     pub ttl: Option<Ttl>,
     /// The last `Seq` that the thread must have; `None` appends in any state.
     pub if_last: Option<Seq>,
+    /// The fencing token of the writer; `None` for a thread that is not fenced.
+    pub fence: Option<FencingToken>,
 }
 
 impl AppendOptions {
@@ -115,15 +117,23 @@ impl AppendOptions {
         self
     }
 
+    /// Sets the fencing token of the writer.
+    #[must_use]
+    pub fn with_fence(mut self, token: impl Into<Option<FencingToken>>) -> Self {
+        self.fence = token.into();
+        self
+    }
+
     /// Returns the options that are set.
     #[must_use]
     pub fn options(&self) -> OptionSet {
         // Names every field, so that a new field is a compile error here.
-        let Self { idempotency_key, ttl, if_last } = self;
+        let Self { idempotency_key, ttl, if_last, fence } = self;
         OptionSet::NONE
             .with_if(idempotency_key.is_some(), RequestOption::AppendIdempotencyKey)
             .with_if(ttl.is_some(), RequestOption::AppendTtl)
             .with_if(if_last.is_some(), RequestOption::AppendIfLast)
+            .with_if(fence.is_some(), RequestOption::Fence)
     }
 }
 
@@ -202,6 +212,8 @@ pub struct Replacement {
     pub seen: Seq,
     /// The new messages, at most 1,000.
     pub messages: Vec<ChatMessage>,
+    /// The fencing token of the writer; `None` for a thread that is not fenced.
+    pub fence: Option<FencingToken>,
 }
 
 impl Replacement {
@@ -209,7 +221,7 @@ impl Replacement {
     /// up to `up_to`.
     #[must_use]
     pub fn new(up_to: Seq, messages: Vec<ChatMessage>) -> Self {
-        Self { up_to, seen: up_to, messages }
+        Self { up_to, seen: up_to, messages, fence: None }
     }
 
     /// Sets the last `Seq` that the caller read, if the replacement covers only a part of it.
@@ -217,6 +229,21 @@ impl Replacement {
     pub fn with_seen(mut self, seen: Seq) -> Self {
         self.seen = seen;
         self
+    }
+
+    /// Sets the fencing token of the writer.
+    #[must_use]
+    pub fn with_fence(mut self, token: impl Into<Option<FencingToken>>) -> Self {
+        self.fence = token.into();
+        self
+    }
+
+    /// Returns the options that are set.
+    #[must_use]
+    pub fn options(&self) -> OptionSet {
+        // Names every field, so that a new field is a compile error here.
+        let Self { up_to: _, seen: _, messages: _, fence } = self;
+        OptionSet::NONE.with_if(fence.is_some(), RequestOption::Fence)
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn each_provider_reads_and_writes_what_it_says(backend: &Backen
         let message = ChatMessage::user("new").with_run(RunId::new("r").unwrap());
         assert_eq!(context.append(&session(), message).await.unwrap().is_some(), writes, "{memory:?}");
         assert_eq!(history.take_writes(), u64::from(writes), "{memory:?}");
-        history.clear_run(&thread(), &RunId::new("r").unwrap()).await.unwrap();
+        history.clear_run(&thread(), &RunId::new("r").unwrap(), None).await.unwrap();
     }
     history.take();
     with(&config, MemoryProvider::none()).get_prompt_window(&session()).await.unwrap();

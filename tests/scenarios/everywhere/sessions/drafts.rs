@@ -125,7 +125,7 @@ pub(crate) async fn a_draft_of_removed_messages_is_not_used_and_is_deleted_with_
                 let other = vec![ChatMessage::user("other"), ChatMessage::assistant("words")];
                 history.replace(&thread, Replacement::new(end, other)).await.unwrap();
             }
-            _ => drop(history.clear(&thread).await.unwrap()),
+            _ => drop(history.clear(&thread, None).await.unwrap()),
         }
         for number in 4..=6 {
             turn(&plain, &id, &format!("q{number} 1 1 1"), &format!("a{number} 2 2 2")).await;

@@ -160,7 +160,7 @@ pub(crate) async fn a_state_made_transient_is_no_longer_carried_or_stored(backen
     let mut workflow = bench.open().await;
     turn(&mut workflow, "my secret", Some("Go")).await;
     let thread = workflow.thread("ping").unwrap().unwrap();
-    bench.history().clear(&thread).await.unwrap();
+    bench.history().clear(&thread, None).await.unwrap();
     assert!(bench.everything_stored().await.contains("my secret"));
     let bench = bench.with_spec(&transient_ping());
     let mut workflow = bench.resume().await.unwrap();
@@ -304,7 +304,7 @@ pub(crate) async fn a_fork_summarizes_on_though_its_messages_have_other_numbers(
     let bench = bench(backend, PING_PONG, CarryForward::new(echo())).await;
     let mut workflow = bench.open().await;
     turn(&mut workflow, "gone", None).await;
-    bench.history().clear(&workflow.thread("ping").unwrap().unwrap()).await.unwrap();
+    bench.history().clear(&workflow.thread("ping").unwrap().unwrap(), None).await.unwrap();
     turn(&mut workflow, "1", Some("Go")).await;
     let mut fork = workflow.fork("fork").await.unwrap();
     turn(&mut fork, "2", Some("Go")).await;

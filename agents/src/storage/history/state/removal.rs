@@ -80,8 +80,11 @@ impl ThreadState {
                 let message = "the idempotency key was used for another removal; use a new key";
                 return Err(Error::new(ErrorKind::Conflict, OPERATION, message));
             }
-            return Ok(answer.clone().with_messages(self.removals.kept(key, now_ms)));
+            let answer = answer.clone().with_messages(self.removals.kept(key, now_ms));
+            self.raise_fence(removal.fence);
+            return Ok(answer);
         }
+        self.check_fence(OPERATION, removal.fence)?;
         check_if_last(OPERATION, removal.if_last, self.last())?;
         check_remove_at(removal, self.last())?;
         let goes = self.doomed(removal)?;
@@ -94,6 +97,7 @@ impl ThreadState {
         if let Some(key) = key {
             self.remember(backend, key, removal, &removed, now_ms);
         }
+        self.raise_fence(removal.fence);
         Ok(removed)
     }
 

@@ -46,8 +46,8 @@ async fn write_in_each_way(sqlite: &Sqlite) -> Vec<Result<()>> {
     let entity = Entity::new(EntityId::new("e").unwrap(), EntityType::new("t").unwrap());
     vec![
         append(sqlite, "text").await,
-        history.set_ttl(&thread(), Some(Ttl::fixed(Duration::from_secs(60)))).await,
-        history.clear(&thread()).await.map(drop),
+        history.set_ttl(&thread(), Some(Ttl::fixed(Duration::from_secs(60))), None).await,
+        history.clear(&thread(), None).await.map(drop),
         history.erase().await,
         values.set(&bucket, &key, Bytes::from_static(b"value")).await.map(drop),
         values.delete(&bucket, &key, None).await.map(drop),
@@ -126,7 +126,7 @@ async fn a_running_program_does_not_remove_expired_data_after_an_upgrade() {
     let first = open(&path).await.unwrap();
     append(&first, "text").await.unwrap();
     let brief = Ttl::fixed(Duration::from_millis(500));
-    first.history(namespace()).set_ttl(&thread(), Some(brief)).await.unwrap();
+    first.history(namespace()).set_ttl(&thread(), Some(brief), None).await.unwrap();
     first.close().await;
     // Its first removal is due after its first call, which comes after the upgrade.
     let older = open(&path).await.unwrap();
