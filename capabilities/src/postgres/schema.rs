@@ -23,6 +23,7 @@ pub(crate) const GENERATIONS: &str = include_str!("../../migrations/postgres/001
 const KEY_VALUE_BATCHES: &str = include_str!("../../migrations/postgres/0014_key_value_batches.sql");
 const APPEND_IF_LAST: &str = include_str!("../../migrations/postgres/0015_append_if_last.sql");
 const REMOVALS: &str = include_str!("../../migrations/postgres/0016_removals.sql");
+const BLOBS: &str = include_str!("../../migrations/postgres/0017_blobs.sql");
 
 const OPERATION: &str = "postgres.open";
 
@@ -35,7 +36,7 @@ pub(crate) struct Schema {
 
 impl Schema {
     pub(crate) const CURRENT: Self =
-        Self { migrations: &[GENERATIONS, KEY_VALUE_BATCHES, APPEND_IF_LAST, REMOVALS] };
+        Self { migrations: &[GENERATIONS, KEY_VALUE_BATCHES, APPEND_IF_LAST, REMOVALS, BLOBS] };
 
     /// Returns the versions that this program supports. They are the format numbers of databases.
     pub(crate) fn formats(self) -> Formats {

@@ -23,6 +23,7 @@ pub(crate) const BASELINE: &str = concat!(
     include_str!("../../../migrations/postgres/0014_key_value_batches.sql"),
     include_str!("../../../migrations/postgres/0015_append_if_last.sql"),
     include_str!("../../../migrations/postgres/0016_removals.sql"),
+    include_str!("../../../migrations/postgres/0017_blobs.sql"),
 );
 const DOCS: &str = include_str!("../../../../guide/src/postgres-partitions.md");
 
