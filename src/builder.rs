@@ -67,8 +67,8 @@ impl StoresBuilder {
     }
 
     /// Adds a URL for every contract that its backend provides and that has no separate URL. If several URLs
-    /// provide a contract, the first one is used: `redis://…` followed by `s3://…` keeps blobs in S3 and
-    /// everything else in Redis.
+    /// provide a contract, the first one is used. Blobs go to the first URL that provides nothing else, if
+    /// there is one: `postgres://…` followed by `s3://…` keeps blobs in S3 and everything else in Postgres.
     #[must_use]
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.urls.push(url.into());
@@ -162,9 +162,13 @@ impl StoresBuilder {
         };
         let mut targets: Vec<(String, Target, Vec<Contract>)> = Vec::new();
         let mut taken: Vec<Contract> = self.own.iter().map(|(contract, _)| *contract).collect();
-        for url in self.urls {
-            let target = read(&url)?;
-            let free = |contract: &Contract| !taken.contains(contract);
+        let of_blobs = |target: &Target| target.contracts == [Contract::Blobs];
+        let named: Vec<(String, Target)> =
+            self.urls.into_iter().map(|url| read(&url).map(|target| (url, target))).collect::<Result<_>>()?;
+        let has_own_blobs = named.iter().any(|(_, target)| of_blobs(target));
+        for (url, target) in named {
+            let elsewhere = if has_own_blobs && !of_blobs(&target) { Some(Contract::Blobs) } else { None };
+            let free = |contract: &Contract| !taken.contains(contract) && elsewhere != Some(*contract);
             let wanted: Vec<Contract> = target.contracts.iter().copied().filter(free).collect();
             taken.extend(&wanted);
             targets.push((url, target, wanted));

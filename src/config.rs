@@ -29,7 +29,7 @@ pub struct StoresConfig {
     /// The namespace. The default is `default`.
     pub namespace: Option<Namespace>,
     /// One or more URLs for the contracts without a separate URL. If several URLs provide a contract, the
-    /// first one is used.
+    /// first one is used; blobs go to the first URL that provides nothing else, such as `s3://…`.
     pub url: Urls,
     /// The URL of the history provider.
     pub history_url: Option<String>,

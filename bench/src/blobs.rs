@@ -6,7 +6,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use larder::Stores;
-use larder_kernel::{BlobBody, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, Namespace};
+use larder_kernel::{
+    BlobBody, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, BlobStoreExt as _, Namespace,
+};
 
 use super::Outcome;
 
@@ -45,6 +47,18 @@ impl Blobs {
     ) -> Outcome<()> {
         self.blobs.put(&self.key, BlobBody::stream(pieces), BlobPutOptions::default()).await?;
         Ok(())
+    }
+
+    /// Writes a small blob.
+    pub(super) async fn put_small(&self, key: &BlobKey, bytes: &Bytes) -> Outcome<()> {
+        self.blobs.put(key, bytes.clone().into(), BlobPutOptions::default()).await?;
+        Ok(())
+    }
+
+    /// Reads a small blob.
+    pub(super) async fn get_small(&self, key: &BlobKey, length: usize) -> Outcome<()> {
+        let bytes = self.blobs.get_bytes(key).await?;
+        if bytes.len() == length { Ok(()) } else { Err("a read returned too few bytes".into()) }
     }
 
     /// Reads the whole blob without keeping it, and returns the throughput in MiB/s.

@@ -25,6 +25,7 @@ mod pgbench;
 mod pgvector;
 mod pops;
 mod postgres;
+mod postgres_blobs;
 mod reasons;
 mod redis;
 mod report;
@@ -304,6 +305,12 @@ const BENCHES: &[Bench] = &[
         service: Some(postgres::VARIABLE),
         threads: Threads::One,
         run: |plan| Box::pin(pgvector::filtered(plan)),
+    },
+    Bench {
+        name: "postgres-blobs",
+        service: Some(postgres::VARIABLE),
+        threads: Threads::Many,
+        run: |plan| Box::pin(postgres_blobs::blobs(plan)),
     },
     Bench {
         name: "postgres-long-thread",

@@ -37,6 +37,15 @@ impl Pgbench {
         Ok(1e6 / self.per_second(script, 1, transactions, variables)?)
     }
 
+    /// Runs a command of `psql`, which is next to `pgbench` or in the path, and returns its output.
+    pub(super) fn psql(&self, command: &str) -> Outcome<String> {
+        let next_to = self.program.with_file_name("psql");
+        let psql = if next_to.is_file() { next_to } else { PathBuf::from("psql") };
+        let mut psql = Command::new(psql);
+        psql.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        run(psql.args(["--no-psqlrc", "--no-align", "--tuples-only", "--command", command]))
+    }
+
     /// Runs the script's transaction this number of times on each of several concurrent connections, and
     /// returns the transactions per second.
     pub(super) fn per_second(

@@ -1,4 +1,4 @@
-//! Postgres: five of the six contracts in one database, for any number of machines.
+//! Postgres: all six contracts in one database, for any number of machines.
 //!
 //! ```no_run
 //! use larder_capabilities::postgres::{Postgres, PostgresConfig};
@@ -28,6 +28,7 @@
 //! The stores use the database's clock. The futures need a tokio runtime.
 
 mod batch_wait;
+mod blob;
 mod config;
 pub(crate) mod decode;
 pub(crate) mod diagnose;
@@ -52,6 +53,7 @@ use std::sync::Arc;
 
 use larder_kernel::{Capabilities, Namespace, Result};
 
+pub use blob::PostgresBlobStore;
 pub use config::{
     ACQUIRE_TIMEOUT_DEFAULT, IDLE_IN_TRANSACTION_TIMEOUT_DEFAULT, LOCK_TIMEOUT_DEFAULT,
     MIGRATE_TIMEOUT_DEFAULT, Migrate, POOL_SIZE_DEFAULT, PostgresConfig, STATEMENT_TIMEOUT_DEFAULT,
@@ -133,19 +135,28 @@ impl Postgres {
         PostgresKeyValueStore::new(self.engine.clone(), namespace)
     }
 
+    /// Returns the blob store of `namespace`.
+    #[must_use]
+    pub fn blobs(&self, namespace: Namespace) -> PostgresBlobStore {
+        PostgresBlobStore::new(self.engine.clone(), namespace)
+    }
+
     /// Returns the capabilities of the stores, read back from the database's settings.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.engine.capabilities()
     }
 
-    /// Removes expired data from the disk, and returns the number of removed threads and keys.
+    /// Removes expired data and the bytes of replaced blobs from the disk. Returns the number of removed
+    /// threads and keys.
     ///
     /// Writes start the same cleanup in the background, in small parts, and at most once a minute when
     /// nothing is left to remove. Call this method if the program does not write or cannot wait. In all
     /// namespaces, it removes a thread from the instant at which its time to live passes, and a key from one
-    /// minute after that. It skips rows that another transaction has locked; the next run removes them. The
-    /// server's vacuum makes the space reusable. If the call is cancelled, the removed data stays removed.
+    /// minute after that. It removes the bytes of a blob ten minutes after the blob was replaced or deleted,
+    /// and those of an abandoned write after an hour. It skips rows that another transaction has locked; the
+    /// next run removes them. The server's vacuum makes the space reusable. If the call is cancelled, the
+    /// removed data stays removed.
     ///
     /// # Errors
     /// As for every write: `Unavailable`, `Timeout`, or `PermissionDenied` for a user who may only read.

@@ -247,3 +247,17 @@ async fn a_folder_is_opened_with_its_backend_and_not_replaced() {
     std::fs::rename(scratch.path().join("moved"), &folder).unwrap();
     assert_eq!(stores.blobs().unwrap().get("k").await.unwrap(), "v");
 }
+
+#[cfg(all(feature = "fs", unix))]
+#[tokio::test]
+async fn blobs_go_to_the_first_url_that_provides_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| format!("file:{}/{name}", folder.path().display()));
+    let builder = Stores::builder().url("memory:").url(&first).url(&second);
+    let stores = builder.open().await.unwrap();
+    assert_eq!(stores.contracts().len(), 6);
+    stores.blobs().unwrap().put("a", "text").await.unwrap();
+    assert!(folder.path().join("first").exists() && !folder.path().join("second").exists());
+    let named = Stores::builder().url("memory:").url(&first).blobs_url(&second).open().await.unwrap();
+    assert!(named.blobs().unwrap().list("").await.unwrap().is_empty());
+}

@@ -51,10 +51,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         }));
         let postgres = std::env::var(POSTGRES);
         let ignored = postgres.is_err() && !required;
-        let live = Trial::test(format!("{example}_on_postgres_with_files"), move || {
-            let folder = tempfile::tempdir()?;
+        let live = Trial::test(format!("{example}_on_postgres"), move || {
             let postgres = postgres.unwrap_or_else(|_| panic!("{POSTGRES} is not set"));
-            prints(example, &[&postgres, &format!("file:{}", folder.path().display())], expected);
+            prints(example, &[&postgres], expected);
             Ok(())
         });
         trials.push(live.with_ignored_flag(ignored));

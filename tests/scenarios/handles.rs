@@ -9,7 +9,7 @@ const PROGRAMS: [(&str, &str, &[&str]); 6] = [
     ("history", "Hello", &["memory", "sqlite", "postgres", "redis"]),
     ("vectors", "Green tea, no sugar", &["memory", "sqlite", "postgres"]),
     ("graph", "ada at 0\nlarder at 1", &["memory", "sqlite", "postgres", "age"]),
-    ("blobs", "tickets/basel.txt: b\"Seat 61\"", &["memory", "file", "s3"]),
+    ("blobs", "tickets/basel.txt: b\"Seat 61\"", &["memory", "file", "postgres", "s3"]),
     ("tasks", "Book the train", &["memory", "sqlite", "postgres", "redis"]),
     ("key_value", "b\"booked\"", &["memory", "sqlite", "postgres", "redis"]),
 ];

@@ -26,7 +26,7 @@ impl Driver for PostgresDriver {
     }
 
     fn contracts(&self) -> &'static [Contract] {
-        &[Contract::History, Contract::Vectors, Contract::Graph, Contract::Tasks, Contract::KeyValue]
+        Contract::ALL
     }
 
     fn parameters(&self) -> &'static [&'static str] {
@@ -74,6 +74,7 @@ impl Connection for Postgres {
         let set = StoreSet::new()
             .with_history(Arc::new(self.history(namespace.clone())))
             .with_graph(Arc::new(self.graph(namespace.clone())))
+            .with_blobs(Arc::new(self.blobs(namespace.clone())))
             .with_tasks(Arc::new(self.tasks(namespace.clone())))
             .with_key_value(Arc::new(self.key_value(namespace.clone())));
         // Only vectors need a server with pgvector.

@@ -185,6 +185,17 @@ impl Engine {
         result
     }
 
+    /// As `statement`, for a statement whose repetition changes nothing: it also runs again after a lost
+    /// connection.
+    pub(crate) async fn repeatable<A, T, F>(&self, operation: &'static str, context: &A, job: F) -> Result<T>
+    where
+        A: Sync,
+        F: for<'c> Fn(&'c mut PgConnection, Write, &'c A) -> BoxFuture<'c, Fallible<T>>,
+    {
+        let write = self.inner.write;
+        self.run(operation, context, |sql, context| job(sql, write, context), LOST_MAX).await
+    }
+
     async fn lease(&self, operation: &'static str) -> Result<Lease> {
         self.inner.source.lease(operation, self.inner.call_timeout, &self.inner.prober).await
     }

@@ -26,6 +26,7 @@ const REMOVALS: &str = include_str!("../../migrations/postgres/0016_removals.sql
 const FENCES: &str = include_str!("../../migrations/postgres/0017_fences.sql");
 const RELATIONSHIP_REVISIONS: &str =
     include_str!("../../migrations/postgres/0018_relationship_revisions.sql");
+const BLOBS: &str = include_str!("../../migrations/postgres/0019_blobs.sql");
 
 const OPERATION: &str = "postgres.open";
 
@@ -45,6 +46,7 @@ impl Schema {
             REMOVALS,
             FENCES,
             RELATIONSHIP_REVISIONS,
+            BLOBS,
         ],
     };
 

@@ -1,5 +1,6 @@
 //! Verification of a database: every row is read, in one snapshot of a transaction that only reads.
 
+mod contents;
 mod objects;
 mod repair;
 mod rows;
@@ -71,7 +72,8 @@ async fn check_format(sql: &mut PgConnection) -> Fallible<()> {
 async fn all(sql: &mut PgConnection, faults: &Faults) -> Fallible<()> {
     objects::check(sql, faults).await?;
     sums::check(sql, faults).await?;
-    rows::check(sql, faults).await
+    rows::check(sql, faults).await?;
+    contents::check(sql, faults).await
 }
 
 /// Begins a step whose failure does not end the transaction.

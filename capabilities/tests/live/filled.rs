@@ -6,10 +6,10 @@ use std::time::Duration;
 use larder_capabilities::driver::{BackendUrl, Driver, StoresRequest};
 use larder_capabilities::verify::{FaultKind, Faults, Verified};
 use larder_kernel::{
-    AgentId, AppendOptions, BoardId, BucketName, ChatMessage, CollectionName, Document, DocumentId,
-    Embedding, Entity, EntityId, EntityType, IdempotencyKey, Key, KeyValuePutOptions, Metadata, Namespace,
-    NewBoard, NewTask, PutMode, Relationship, RelationshipId, RelationshipType, Removal, Replacement, RunId,
-    Seq, StoreSet, TaskId, Thread, Ttl, WorkerId,
+    AgentId, AppendOptions, BlobKey, BlobPutOptions, BoardId, BucketName, ChatMessage, CollectionName,
+    Document, DocumentId, Embedding, Entity, EntityId, EntityType, IdempotencyKey, Key, KeyValuePutOptions,
+    Metadata, Namespace, NewBoard, NewTask, PutMode, Relationship, RelationshipId, RelationshipType, Removal,
+    Replacement, RunId, Seq, StoreSet, TaskId, Thread, Ttl, WorkerId,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -41,6 +41,9 @@ pub(crate) async fn fill(driver: &dyn Driver, url: &str, namespace: &str) {
     }
     if stores.vectors().is_ok() {
         fill_vectors(&stores).await;
+    }
+    if stores.blobs().is_ok() {
+        fill_blobs(&stores).await;
     }
     if stores.graph().is_ok() {
         fill_graph(&stores).await;
@@ -108,6 +111,17 @@ async fn fill_vectors(stores: &StoreSet) {
     };
     let (vectors, collection) = (stores.vectors().unwrap(), CollectionName::new("c").unwrap());
     vectors.put(&collection, vec![document("d1"), document("d2")], PutMode::Upsert).await.unwrap();
+}
+
+/// More than two chunks of Postgres.
+const LARGE: usize = 700_000;
+
+async fn fill_blobs(stores: &StoreSet) {
+    let (blobs, key) = (stores.blobs().unwrap(), |text: &str| BlobKey::new(text).unwrap());
+    let options = BlobPutOptions::default().with_content_type("text/plain").with_metadata("a", "1");
+    blobs.put(&key("small"), "small".into(), options.clone()).await.unwrap();
+    blobs.put(&key("large"), vec![7; LARGE].into(), options).await.unwrap();
+    blobs.copy(&key("large"), &key("copy")).await.unwrap();
 }
 
 async fn fill_graph(stores: &StoreSet) {

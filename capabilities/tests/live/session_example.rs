@@ -72,6 +72,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             on_sqlite();
             Ok(())
         }),
+        live("on_postgres", &["LARDER_POSTGRES_URL"], |names| runs_on(&[&service(names[0])])),
         live("on_postgres_with_files", &["LARDER_POSTGRES_URL"], |names| on_postgres_with_files(names[0])),
         live("on_redis_with_s3", &["LARDER_REDIS_URL", "LARDER_S3_GARAGE_URL"], redis_with_s3),
         live("on_a_redis_cluster_with_s3", &["LARDER_REDIS_CLUSTER_URL", "LARDER_S3_S3S_URL"], redis_with_s3),

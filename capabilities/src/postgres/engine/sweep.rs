@@ -4,6 +4,8 @@
 //! This module removes the data of threads and buckets that are never used again. Each part is a separate
 //! call on a pooled connection and skips locked rows, so any number of processes may sweep concurrently.
 
+pub(in crate::postgres) mod contents;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +26,7 @@ const OPERATION: &str = "postgres.sweep";
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The pause if more was expired than one part removes.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The maximum number of threads, and of buckets, that one part checks.
+/// The maximum number of threads, of buckets, and of contents of blobs, that one part checks.
 const PLACES_MAX: usize = 64;
 /// The maximum number of a thread's messages, or of a bucket's keys, that one call removes.
 const ROWS_MAX: i64 = 1_000;
@@ -94,7 +96,7 @@ pub(crate) async fn whole(engine: &Engine) -> Result<u64> {
 struct Swept {
     /// The number of removed threads and keys.
     gone: u64,
-    /// The number of threads and buckets that were not locked by others.
+    /// The number of threads, buckets and contents of blobs that were not locked by others.
     met: usize,
     /// True if more expired data may be left that is not locked by others.
     more: bool,
@@ -136,8 +138,14 @@ async fn part(engine: &Engine) -> Result<Swept> {
         let state = engine.statement(OPERATION, bucket, sweep_bucket).await;
         swept.note(state.map(|(state, gone)| (state > 0, gone, state == 2)))?;
     }
+    let limit = length(PLACES_MAX);
+    let left = engine.read(OPERATION, &limit, |sql, limit| contents::due(sql, *limit)).await?;
+    for content in &left {
+        let state = engine.statement(OPERATION, content, contents::sweep).await;
+        swept.note(state.map(|state| (state != contents::Swept::Busy, 0, state == contents::Swept::More)))?;
+    }
     swept.more |= engine.statement(OPERATION, &(), |sql, write, ()| sweep_popped(sql, write)).await?;
-    swept.more |= swept.met > 0 && threads.len().max(buckets.len()) == PLACES_MAX;
+    swept.more |= swept.met > 0 && threads.len().max(buckets.len()).max(left.len()) == PLACES_MAX;
     Ok(swept)
 }
 

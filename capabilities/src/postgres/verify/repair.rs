@@ -90,7 +90,7 @@ async fn apply(config: &PostgresConfig) -> Fallible<()> {
     for statement in objects::index_repairs(&mut transaction).await? {
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *transaction).await?;
     }
-    for (_, statement) in sums::CHECKS.iter().filter_map(|check| check.repair) {
+    for (_, statement) in sums::checks().filter_map(|check| check.repair) {
         sqlx::raw_sql(statement).execute(&mut *transaction).await?;
     }
     leave_nothing(&mut transaction, mode).await?;

@@ -2,15 +2,16 @@
 
 use futures_util::TryStreamExt;
 use larder_kernel::{
-    AgentId, BucketName, CollectionName, DocumentId, EntityId, EntityType, Key, Namespace, RelationshipId,
-    RelationshipType, SessionId, TaskId, TaskStatus,
+    AgentId, BlobKey, BucketName, CollectionName, DocumentId, EntityId, EntityType, Key, Namespace,
+    RelationshipId, RelationshipType, SessionId, TaskId, TaskStatus,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::super::decode;
+use super::super::encode::{integer, length};
 use super::super::failure::{Fallible, corrupt};
 use super::super::vector;
+use super::super::{blob, decode};
 use super::{begin_step, end_step};
 use crate::verify::message::Columns;
 use crate::verify::{Fault, FaultKind, Faults, OPERATION};
@@ -123,6 +124,32 @@ const CHECKS: &[RowCheck] = &[
             decode::small(row, 4).map(|_| None)
         },
     ),
+    record(
+        "blobs",
+        "SELECT 'blob ' || namespace || ' ' || key, namespace, key, size, modified_ms, metadata, version
+         FROM larder.blobs",
+        |row| {
+            decode::id::<Namespace>(row, 1)?;
+            decode::id::<BlobKey>(row, 2)?;
+            decode::unsigned(row, 3)?;
+            decode::timestamp(row.try_get(4)?)?;
+            blob::metadata(row.try_get(5)?)?;
+            let version: i64 = row.try_get(6)?;
+            Ok((version < 1).then(|| format!("its version is {version}; versions begin with 1")))
+        },
+    ),
+    RowCheck {
+        subject: "blobs",
+        sql: "SELECT 'blob ' || namespace || ' ' || key, size, crc, bytes FROM larder.blobs
+              WHERE bytes IS NOT NULL",
+        kind: FaultKind::Checksum,
+        check: |row| {
+            let bytes: &[u8] = row.try_get(3)?;
+            let matches = integer(decode::unsigned(row, 1)?) == length(bytes.len())
+                && blob::of_whole(bytes) == row.try_get::<i64, _>(2)?;
+            Ok((!matches).then(|| "its bytes do not match their checksum or size".to_owned()))
+        },
+    },
     record(
         "documents",
         "SELECT 'document ' || d.namespace || ' ' || d.collection || ' ' || d.id, d.id, d.collection,

@@ -1,5 +1,7 @@
 //! Counters, references and the columns behind indexes: statements whose rows are faults.
 
+mod blobs;
+
 use futures_util::TryStreamExt;
 use sqlx::{PgConnection, Row};
 
@@ -17,9 +19,14 @@ pub(super) struct SqlCheck {
     pub(super) repair: Option<(&'static str, &'static str)>,
 }
 
+/// Returns the statements.
+pub(super) fn checks() -> impl Iterator<Item = &'static SqlCheck> {
+    CHECKS.iter().chain(blobs::CHECKS)
+}
+
 /// Runs the statements.
 pub(super) async fn check(sql: &mut PgConnection, faults: &Faults) -> Fallible<()> {
-    for check in CHECKS {
+    for check in checks() {
         begin_step(sql).await?;
         let done = run(check, sql, faults).await;
         end_step(sql, done, check.subject, faults).await?;
@@ -111,7 +118,7 @@ macro_rules! numbered {
     };
 }
 
-pub(super) const CHECKS: &[SqlCheck] = &[
+const CHECKS: &[SqlCheck] = &[
     SqlCheck {
         kind: Counter,
         subject: "threads",

@@ -25,6 +25,7 @@ pub(crate) const BASELINE: &str = concat!(
     include_str!("../../../migrations/postgres/0016_removals.sql"),
     include_str!("../../../migrations/postgres/0017_fences.sql"),
     include_str!("../../../migrations/postgres/0018_relationship_revisions.sql"),
+    include_str!("../../../migrations/postgres/0019_blobs.sql"),
 );
 const DOCS: &str = include_str!("../../../../guide/src/postgres-partitions.md");
 

@@ -4,12 +4,14 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use futures_util::TryStreamExt;
 use larder_kernel::{
-    AgentId, BoardId, BucketName, ChatMessage, CollectionName, Direction, Document, DocumentId, Embedding,
-    Entity, EntityId, EntityType, ErrorKind, Filter, GraphStore, HistoryProvider, HistoryProviderExt, Key,
-    KeyValueStore, KeyValueStoreExt, Metadata, Namespace, NeighborQuery, NewBoard, NewTask, PageRequest,
-    PutMode, Relationship, RelationshipId, RelationshipType, SearchRequest, Seq, Store, TaskId, TaskQuery,
-    TaskStore, Thread, VectorStore, WorkerId,
+    AgentId, BlobCondition, BlobKey, BlobPutOptions, BlobStore, BlobStoreExt, BoardId, BucketName,
+    ChatMessage, CollectionName, Direction, Document, DocumentId, Embedding, Entity, EntityId, EntityType,
+    ErrorKind, Filter, GraphStore, HistoryProvider, HistoryProviderExt, Key, KeyValueStore, KeyValueStoreExt,
+    Metadata, Namespace, NeighborQuery, NewBoard, NewTask, PageRequest, PutMode, Relationship,
+    RelationshipId, RelationshipType, RenameMode, SearchRequest, Seq, Store, TaskId, TaskQuery, TaskStore,
+    Thread, VectorStore, WorkerId,
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -109,12 +111,39 @@ pub(super) async fn exercise(url: &str, namespace: &str) -> larder_kernel::Resul
     say!(said, graph.neighbors(&ids[1], &query).await?.entities.len());
     say!(said, graph.delete_entity(&ids[0]).await?);
     say!(said, graph.neighbors(&ids[1], &query).await?.entities.len());
+    exercise_blobs(&postgres, &namespace, &mut said).await?;
     exercise_vectors(&postgres, &namespace, &mut said).await?;
     for erased in [history.erase().await, values.erase().await, tasks.erase().await, graph.erase().await] {
         erased?;
     }
     postgres.close().await;
     Ok(said)
+}
+
+async fn exercise_blobs(
+    postgres: &Postgres,
+    namespace: &Namespace,
+    said: &mut String,
+) -> larder_kernel::Result<()> {
+    let blobs = postgres.blobs(namespace.clone());
+    for name in ["a/b", r"\x41", "ä", "NULL"] {
+        let options = BlobPutOptions::default().with_metadata("name", "NULL").with_content_type(r"\x41");
+        say!(said, blobs.put(&BlobKey::new(name)?, name.to_owned().into_bytes().into(), options).await?.size);
+    }
+    let [large, other] = [BlobKey::new("large")?, BlobKey::new("other")?];
+    let bytes: Vec<u8> = (0..=250).cycle().take(600_000).collect();
+    blobs.put_bytes(&large, bytes.clone().into()).await?;
+    blobs.copy(&large, &other).await?;
+    let absent = BlobPutOptions::default().with_condition(BlobCondition::Absent);
+    say!(said, blobs.put(&other, "refused".into(), absent).await.map_err(|error| error.kind()));
+    say!(said, blobs.rename(&other, &BlobKey::new("ä")?, RenameMode::Replace).await?.size);
+    say!(said, blobs.get_bytes(&BlobKey::new("ä")?).await? == bytes);
+    let info = blobs.head(&BlobKey::new(r"\x41")?).await?;
+    say!(said, (info.content_type, info.metadata));
+    let listed = blobs.list("", None).await?.map_ok(|entry| (entry.key, entry.size));
+    say!(said, listed.try_collect::<Vec<_>>().await?);
+    say!(said, blobs.delete(&large).await?);
+    blobs.erase().await
 }
 
 async fn exercise_vectors(

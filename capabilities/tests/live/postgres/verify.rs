@@ -2,7 +2,7 @@
 
 use larder_capabilities::driver::{BackendUrl, Driver};
 use larder_capabilities::postgres::PostgresDriver;
-use larder_capabilities::verify::FaultKind::{Counter, Foreign, Format, Index, Record, Reference};
+use larder_capabilities::verify::FaultKind::{Checksum, Counter, Foreign, Format, Index, Record, Reference};
 use larder_kernel::{ChatMessage, ErrorKind, HistoryProvider, HistoryProviderExt, Outcome, Thread};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -47,6 +47,24 @@ const PLANTED: &[Planted<&str>] = &[
     ("UPDATE larder.kv_entries SET revision = 2", Record, "bucket n b"),
     ("UPDATE larder.kv_tombstones SET key = 'k1'", Record, "key n b k1"),
     ("UPDATE larder.kv_entries SET key = '' WHERE key = 'k1'", Record, "key n b "),
+    ("UPDATE larder.blobs SET bytes = 'smalL' WHERE key = 'small'", Checksum, "blob n small"),
+    ("UPDATE larder.blobs SET bytes = NULL WHERE key = 'small'", Record, "blob n small"),
+    ("UPDATE larder.blobs SET metadata = '[' WHERE key = 'small'", Record, "blob n small"),
+    ("UPDATE larder.blobs SET key = 'a//b' WHERE key = 'small'", Record, "blob n a//b"),
+    ("UPDATE larder.blobs SET version = 0 WHERE key = 'small'", Record, "blob n small"),
+    ("UPDATE larder.blobs SET version = 99 WHERE key = 'small'", Counter, "sequence blob_numbers"),
+    ("UPDATE larder.blobs SET size = size - 262144 WHERE key = 'large'", Record, "blob n large"),
+    ("UPDATE larder.blobs SET content = NULL WHERE key = 'large'", Record, "blob n large"),
+    ("UPDATE larder.blobs SET crc = 0 WHERE key = 'large'", Checksum, "blob n large"),
+    ("DELETE FROM larder.blobs WHERE content IS NOT NULL", Reference, "content 2 in n"),
+    ("DELETE FROM larder.blob_chunks WHERE chunk = 1", Record, "blob n copy"),
+    ("DELETE FROM larder.blob_chunks", Record, "blob n copy"),
+    (
+        "UPDATE larder.blob_chunks SET bytes = set_byte(bytes, 9, 255 - get_byte(bytes, 9)) WHERE chunk = 2",
+        Checksum,
+        "chunk 2 of the blob n copy",
+    ),
+    ("UPDATE larder.blob_chunks SET chunk = chunk + 10", Checksum, "chunk 12 of the blob n copy"),
     ("DELETE FROM larder.collections", Reference, "document n c d1"),
     ("UPDATE larder.documents SET embedding = '\\x00' WHERE id = 'd1'", Record, "document n c d1"),
     ("UPDATE larder.documents SET metadata = '{' WHERE id = 'd1'", Record, "document n c d1"),
@@ -143,7 +161,8 @@ const REPAIRABLE: &str =
     "UPDATE larder.threads SET messages = 9, bytes = 9, last_seq = 0, changed_seq = 0, sweep_ms = NULL;
     UPDATE larder.kv_buckets SET last_revision = 0, sweep_ms = NULL;
     UPDATE larder.boards SET last_position = 0, last_revision = 0, last_token = 0;
-    SELECT setval('larder.entity_revisions', 1, false); DROP INDEX larder.messages_by_author;
+    SELECT setval('larder.entity_revisions', 1, false);
+    SELECT setval('larder.blob_numbers', 1, false); DROP INDEX larder.messages_by_author;
     UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'larder.tasks_planned'::regclass";
 
 pub(crate) async fn a_repair_dumps_first_and_is_refused_while_the_database_is_in_use() {

@@ -18,7 +18,11 @@ const BACKENDS: [(&str, &str, &[Contract]); 10] = [
     ("memory", "memory:", &[History, Vectors, Graph, Blobs, Tasks, KeyValue]),
     ("sqlite", "sqlite:/tmp/.tmpx1/larder.db", &[History, Vectors, Graph, Blobs, Tasks, KeyValue]),
     ("fs", "file:/tmp/.tmpx1/blobs", &[Blobs]),
-    ("postgres", "postgres://larder:***@127.0.0.1:54329/larder", &[History, Vectors, Graph, Tasks, KeyValue]),
+    (
+        "postgres",
+        "postgres://larder:***@127.0.0.1:54329/larder",
+        &[History, Vectors, Graph, Blobs, Tasks, KeyValue],
+    ),
     ("redis", "redis://default:***@127.0.0.1:56379/0", &[History, Tasks, KeyValue]),
     (
         "redis-cluster",
