@@ -13,6 +13,9 @@ use crate::context::Context;
 pub(crate) use crate::failure::implemented;
 pub use crate::failure::{CaseResult, Failure};
 
+/// The factor by which the time limit of cases with many calls exceeds that of others.
+pub(crate) const TIME_FACTOR: u32 = 5;
+
 /// The intensity of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

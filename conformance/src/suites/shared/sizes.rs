@@ -7,12 +7,9 @@
 
 use larder_kernel::Contract;
 
-use crate::case::Case;
+use crate::case::{Case, TIME_FACTOR};
 use crate::suites;
 use crate::suites::many::Row;
-
-/// The factor by which the time limit of these cases exceeds that of others.
-const TIME_FACTOR: u32 = 5;
 
 /// Methods that read or change one item.
 #[cfg(test)]
