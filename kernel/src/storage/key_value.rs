@@ -198,9 +198,9 @@ pub trait KeyValueStore: Store {
     /// A call is limited because every deletion takes a revision and leaves a record for watchers, of which a
     /// bucket keeps 1,000, and because other writers of the bucket wait for it.
     ///
-    /// - **KV-064** `delete_prefix` deletes the first keys in byte order whose bytes begin with the prefix, up
-    ///   to 1,000 or up to the 10,000th expired one, completely or not at all, and returns their number and
-    ///   whether such keys remain.
+    /// - **KV-064** `delete_prefix` deletes the first keys in byte order whose bytes begin with the prefix,
+    ///   up to 1,000 or up to the 10,000th expired one, completely or not at all, and returns their number
+    ///   and whether such keys remain.
     /// - **KV-065** Each deletion by `delete_prefix` takes one revision, in the order of the keys, and
     ///   a watch delivers it as a deletion.
     /// - **KV-066** `delete_prefix` neither counts nor deletes other keys: those without the prefix, absent
