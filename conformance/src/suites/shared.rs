@@ -19,7 +19,7 @@ pub(crate) use probe::{dump, populate};
 
 use larder_kernel::Contract;
 
-use crate::case::{Case, CaseResult, Level, TIME_FACTOR};
+use crate::case::{Case, CaseResult, Level};
 use crate::context::Context;
 
 /// Returns the shared cases, once for each contract. `STORE-003` for the ids of a contract and `STORE-010`
@@ -41,10 +41,10 @@ fn of(contract: Contract) -> Vec<Case> {
         ),
         each(contract, "STORE-003", "hostile_namespaces_are_distinct", names::are_distinct)
             .at_level(Level::Hostile)
-            .with_time_factor(TIME_FACTOR),
+            .with_many_calls(),
         each(contract, "STORE-003", "a_namespace_does_not_merge_with_an_id", names::do_not_merge_with_ids)
             .at_level(Level::Hostile)
-            .with_time_factor(TIME_FACTOR),
+            .with_many_calls(),
         each(contract, "STORE-004", "capabilities_are_constant_and_equal", namespaces::agree_on_capabilities),
         each(contract, "STORE-005", "data_survives_its_handles", namespaces::outlive_handles)
             .needing_durability(),

@@ -7,7 +7,7 @@
 
 use larder_kernel::Contract;
 
-use crate::case::{Case, TIME_FACTOR};
+use crate::case::Case;
 use crate::suites;
 use crate::suites::many::Row;
 
@@ -37,7 +37,7 @@ pub(crate) fn rows(contract: Contract) -> Vec<Row> {
 /// Returns the cases of all rows.
 pub(super) fn cases() -> Vec<Case> {
     let rows = Contract::ALL.iter().copied().flat_map(rows);
-    rows.map(|(_, case)| case.with_time_factor(TIME_FACTOR)).collect()
+    rows.map(|(_, case)| case.with_many_calls()).collect()
 }
 
 #[cfg(test)]
