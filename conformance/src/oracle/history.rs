@@ -218,16 +218,18 @@ impl HistoryClient {
     /// Chooses the batch whose removal to send: the last one, so that its numbers are the newest.
     fn choose_removal(&mut self) -> Option<Op> {
         let batch = self.batches.len().checked_sub(1)?;
-        let State::There(..) = self.batches[batch].state else { return None };
+        let State::There(first, last) = self.batches[batch].state else { return None };
         if !self.random.once_in(8) {
             return None;
         }
+        // From now on: a writer that is killed may have removed the batch.
+        self.batches[batch].state = State::Leaving(first, last);
         self.leaving = Some((batch, 1));
         Some(Op::RemoveBatch { batch })
     }
 
     async fn remove(&self, batch: usize, stores: &StoreSet) -> Result<Answer> {
-        let (State::There(first, last) | State::Leaving(first, last)) = self.batches[batch].state else {
+        let State::Leaving(first, last) = self.batches[batch].state else {
             return Ok(Answer::Numbers(Vec::new()));
         };
         let numbers = (first..=last).filter_map(|number| i64::try_from(number).ok().map(Seq::new));
@@ -241,7 +243,7 @@ impl HistoryClient {
         let op = Op::RemoveBatch { batch };
         let (_, tries) = self.leaving.take().unwrap_or((batch, 1));
         let of = &mut self.batches[batch];
-        let (State::There(first, last) | State::Leaving(first, last)) = of.state else { return None };
+        let State::Leaving(first, last) = of.state else { return None };
         match ended {
             Ended::Done(Answer::Numbers(numbers)) => {
                 let [removed, end] = numbers[..] else { return None };
@@ -252,8 +254,9 @@ impl HistoryClient {
             }
             Ended::Done(_) => None,
             Ended::Refused(error) => {
-                if tries > 1 {
-                    of.state = State::Leaving(first, last);
+                // An earlier attempt may have removed the batch.
+                if tries == 1 {
+                    of.state = State::There(first, last);
                 }
                 if tries > 1 && is_outage(&error) && tries < TRIES_MAX {
                     self.leaving = Some((batch, tries + 1));
@@ -261,7 +264,6 @@ impl HistoryClient {
                 unexplained(Some(&error), &op)
             }
             Ended::Open(error) => {
-                of.state = State::Leaving(first, last);
                 if tries < TRIES_MAX {
                     self.leaving = Some((batch, tries + 1));
                 }

@@ -31,6 +31,25 @@ async fn steps(client: &mut dyn OracleClient, stores: &StoreSet, count: u32) -> 
     defects
 }
 
+/// A writer that is killed may have written without a result.
+#[tokio::test]
+async fn a_write_without_a_result_is_no_defect() {
+    let stores = memory();
+    for seed in 0..3 {
+        for mut client in clients(&stores, &format!("killed-{seed}"), seed) {
+            for _ in 0..200 {
+                let op = client.next();
+                let answer = client.perform(&op, &stores).await.unwrap();
+                if op.writes() {
+                    let defects = client.verify(&stores, "STORE-005").await.unwrap();
+                    assert_eq!(defects, [], "{} {op:?}", client.contract());
+                }
+                assert_eq!(client.settle(&op, Ended::Done(answer)), None);
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_working_store_has_no_findings() {
     let stores = memory();
