@@ -5,9 +5,10 @@
 //! of the executable selects the defect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::io::Write;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,8 +16,8 @@ use larder::Registry;
 use larder_cli::{durable, url};
 use larder_conformance::{Effort, OpenOptions, StoreSet, Verdict};
 use larder_kernel::{
-    AppendOptions, Appended, ChatMessage, HistoryProvider, Namespace, Result, Seq, StoredMessage, Thread,
-    forward,
+    AppendOptions, Appended, ChatMessage, HistoryProvider, Namespace, Removal, RemovalTarget, Removed,
+    Result, Seq, StoredMessage, Thread, forward,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::sync::mpsc;
@@ -87,27 +88,48 @@ async fn write(place: &str, era: &str, seed: u64) {
     durable::write(&stores, era, seed, &say).await;
 }
 
-type Append = (Thread, Vec<ChatMessage>, AppendOptions);
+enum Write {
+    Append(Thread, Vec<ChatMessage>, AppendOptions),
+    Remove(Thread, Removal),
+}
 
 /// Writes after it acknowledges, or one message at a time.
 #[derive(Debug)]
 struct Lossy {
     inner: Arc<dyn HistoryProvider>,
-    behind: Option<mpsc::UnboundedSender<Append>>,
+    behind: Option<mpsc::UnboundedSender<Write>>,
+    /// The number of acknowledged writes that have not happened yet.
+    waiting: Arc<AtomicU64>,
     last: std::sync::Mutex<i64>,
 }
 
 impl Lossy {
     fn new(inner: Arc<dyn HistoryProvider>, behind: bool) -> Self {
-        let (sender, mut waiting) = mpsc::unbounded_channel::<Append>();
-        let to = Arc::clone(&inner);
+        let (sender, mut writes) = mpsc::unbounded_channel::<Write>();
+        let waiting = Arc::<AtomicU64>::default();
+        let (to, left) = (Arc::clone(&inner), Arc::clone(&waiting));
         tokio::spawn(async move {
-            while let Some((thread, messages, options)) = waiting.recv().await {
+            while let Some(write) = writes.recv().await {
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                to.append_many(&thread, messages, options).await.unwrap();
+                match write {
+                    Write::Append(thread, messages, options) => {
+                        to.append_many(&thread, messages, options).await.map(drop).unwrap();
+                    }
+                    Write::Remove(thread, removal) => to.remove(&thread, removal).await.map(drop).unwrap(),
+                }
+                left.fetch_sub(1, Ordering::SeqCst);
             }
         });
-        Self { inner, behind: behind.then_some(sender), last: std::sync::Mutex::new(0) }
+        Self { inner, behind: behind.then_some(sender), waiting, last: std::sync::Mutex::new(0) }
+    }
+
+    /// Acknowledges a write that takes this many numbers, and returns the last of them.
+    fn promise(&self, behind: &mpsc::UnboundedSender<Write>, write: Write, numbers: i64) -> i64 {
+        let mut last = self.last.lock().unwrap();
+        *last += numbers;
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        behind.send(write).unwrap();
+        *last
     }
 }
 
@@ -124,11 +146,8 @@ impl HistoryProvider for Lossy {
     ) -> Result<Appended> {
         if let Some(behind) = &self.behind {
             let count = i64::try_from(messages.len()).unwrap();
-            let mut last = self.last.lock().unwrap();
-            let appended = Appended::new(Seq::new(*last + 1), Seq::new(*last + count));
-            *last += count;
-            behind.send((thread.clone(), messages, options)).unwrap();
-            return Ok(appended);
+            let last = self.promise(behind, Write::Append(thread.clone(), messages, options), count);
+            return Ok(Appended::new(Seq::new(last - count + 1), Seq::new(last)));
         }
         let mut numbers = Vec::new();
         for message in messages {
@@ -138,16 +157,20 @@ impl HistoryProvider for Lossy {
         Ok(Appended::new(numbers[0], numbers[numbers.len() - 1]))
     }
 
+    async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
+        let (Some(behind), RemovalTarget::Numbers(numbers)) = (&self.behind, &removal.target) else {
+            return self.inner.remove(thread, removal).await;
+        };
+        let count = u64::try_from(numbers.len()).unwrap();
+        let last = self.promise(behind, Write::Remove(thread.clone(), removal.clone()), 1);
+        Ok(Removed::new(count, Seq::new(last)))
+    }
+
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
         // A read right after an acknowledgement has to wait for the write.
-        let known = *self.last.lock().unwrap();
-        loop {
-            let page = self.inner.page_after(thread, after, limit).await?;
-            let reached = page.last().map_or(after.get().max(0), |stored| stored.seq.get());
-            if reached >= known || page.len() == limit {
-                return Ok(page);
-            }
+        while self.waiting.load(Ordering::SeqCst) > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        self.inner.page_after(thread, after, limit).await
     }
 }

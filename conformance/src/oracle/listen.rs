@@ -3,7 +3,7 @@
 //! Even if the connection fails, such a reader must in the end have received all stored data: each message of
 //! the thread once and in order, and the last change of each key of the bucket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,12 +44,13 @@ struct Heard {
 
 type Ear = Arc<Mutex<Heard>>;
 
-/// An event: its number, its subject, and its text, if any.
+/// An event: its number, its subject, its text, if any, and the numbers of the messages that it removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Event {
     number: u64,
     what: String,
     text: Option<Vec<u8>>,
+    removed: Vec<u64>,
 }
 
 fn lock(ear: &Ear) -> MutexGuard<'_, Heard> {
@@ -177,13 +178,17 @@ async fn subscribe(
     Ok(events
         .map_ok(|event| {
             let number = u64::try_from(event.seq.get()).unwrap_or(0);
-            match event.kind {
+            let (what, text, removed) = match event.kind {
                 HistoryEventKind::Appended { message, .. } => {
-                    let text = Some(message.text.as_bytes().to_vec());
-                    Event { number, what: "a message".to_owned(), text }
+                    ("a message", Some(message.text.as_bytes().to_vec()), Vec::new())
                 }
-                _ => Event { number, what: "something other than a message".to_owned(), text: None },
-            }
+                HistoryEventKind::Removed { seqs, .. } => {
+                    let removed = seqs.iter().filter_map(|seq| u64::try_from(seq.get()).ok());
+                    ("a removal", None, removed.collect())
+                }
+                _ => ("something other than a message", None, Vec::new()),
+            };
+            Event { number, what: what.to_owned(), text, removed }
         })
         .boxed())
 }
@@ -198,10 +203,11 @@ async fn watch(
     Ok(events
         .map_ok(|event| {
             let (number, what) = (event.revision.get(), event.key.to_string());
-            match event.kind {
-                KeyValueEventKind::Put { value, .. } => Event { number, what, text: Some(value.to_vec()) },
-                _ => Event { number, what, text: None },
-            }
+            let text = match event.kind {
+                KeyValueEventKind::Put { value, .. } => Some(value.to_vec()),
+                _ => None,
+            };
+            Event { number, what, text, removed: Vec::new() }
         })
         .boxed())
 }
@@ -231,6 +237,10 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
             Some(_) => {}
         }
     }
+    // A removal that was received explains itself and its messages.
+    let removed: BTreeSet<u64> =
+        heard.events.iter().flat_map(|event| event.removed.iter().copied()).collect();
+    events.retain(|number, event| event.removed.is_empty() && !removed.contains(number));
     // Events after the read may already have been received.
     let last = stored.last().map_or(0, |message| u64::try_from(message.seq.get()).unwrap_or(0));
     let unstored = events.range(..=last).next();

@@ -40,9 +40,11 @@ fn of(contract: Contract) -> Vec<Case> {
             namespaces::share_between_handles,
         ),
         each(contract, "STORE-003", "hostile_namespaces_are_distinct", names::are_distinct)
-            .at_level(Level::Hostile),
+            .at_level(Level::Hostile)
+            .with_many_calls(),
         each(contract, "STORE-003", "a_namespace_does_not_merge_with_an_id", names::do_not_merge_with_ids)
-            .at_level(Level::Hostile),
+            .at_level(Level::Hostile)
+            .with_many_calls(),
         each(contract, "STORE-004", "capabilities_are_constant_and_equal", namespaces::agree_on_capabilities),
         each(contract, "STORE-005", "data_survives_its_handles", namespaces::outlive_handles)
             .needing_durability(),

@@ -199,8 +199,8 @@ pub trait KeyValueStore: Store {
     /// bucket keeps 1,000, and because other writers of the bucket wait for it.
     ///
     /// - **KV-064** `delete_prefix` deletes the first keys in byte order whose bytes begin with the prefix,
-    ///   at most 1,000, completely or not at all, and returns their number and whether such keys remain. If
-    ///   keys remain, it deleted 1,000 or passed 10,000 expired keys.
+    ///   up to 1,000 or up to the 10,000th expired one, completely or not at all, and returns their number
+    ///   and whether such keys remain.
     /// - **KV-065** Each deletion by `delete_prefix` takes one revision, in the order of the keys, and
     ///   a watch delivers it as a deletion.
     /// - **KV-066** `delete_prefix` neither counts nor deletes other keys: those without the prefix, absent

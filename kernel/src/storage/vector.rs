@@ -77,9 +77,9 @@ pub trait VectorStore: Store {
     /// A merge works on the keys at the top level. It cannot remove a key; `null` is a value.
     ///
     /// - **VEC-043** With `Replace`, `update_metadata` replaces the metadata of each given document
-    ///   completely. The text and every bit of the embedding remain.
+    ///   completely, and the text and every bit of the embedding remain.
     /// - **VEC-044** With `Merge`, `update_metadata` replaces the top-level keys that it names and keeps all
-    ///   other keys of each given document. The text and every bit of the embedding remain.
+    ///   other keys of each given document, and the text and every bit of the embedding remain.
     /// - **VEC-045** `update_metadata` creates no document and no collection, and returns the ids updated and
     ///   the ids without a document.
     /// - **VEC-046** A batch of updates is applied completely or not at all.

@@ -5,12 +5,7 @@ if type(format) == 'string' and format ~= FORMAT then
   return wrong_format(format)
 end
 redis.call('SCARD', KEYS[#KEYS])
--- The messages that pops kept; see thread.lua.
-local popped = string.sub(KEYS[1], 1, -5) .. 'popped'
-for _, name in ipairs(redis.call('ZRANGE', popped, 0, -1)) do
-  redis.call('UNLINK', name)
-end
-redis.call('UNLINK', popped)
+forget_popped()
 redis.call('UNLINK', unpack(KEYS, 1, #KEYS - 1))
 if ARGV[2] ~= '' then
   redis.call('SADD', KEYS[#KEYS], ARGV[2])

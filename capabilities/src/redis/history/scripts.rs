@@ -7,8 +7,9 @@ use super::super::script::Script;
 /// A script that begins by reading the state of the thread.
 macro_rules! on_thread {
     ($name:ident, $file:literal) => {
-        pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!(include_str!("thread.lua"), include_str!($file))));
+        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
+            Script::new(concat!(include_str!("popped.lua"), include_str!("thread.lua"), include_str!($file)))
+        });
     };
 }
 
@@ -23,10 +24,15 @@ macro_rules! alone {
 pub(super) static APPEND: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("append.lua"),
+        include_str!("popped.lua"),
         include_str!("thread.lua"),
         include_str!("append_any.lua")
     ))
 });
+
+/// A removal of a thread, whose state it does not read.
+pub(super) static DROP: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!(include_str!("popped.lua"), include_str!("drop.lua"))));
 
 on_thread!(CLEAR, "clear.lua");
 on_thread!(CLEAR_RUN, "clear_run.lua");
@@ -43,7 +49,6 @@ on_thread!(WATCH, "watch.lua");
 
 alone!(APPEND_ONE, "append_one.lua");
 alone!(DISCARD, "discard.lua");
-alone!(DROP, "drop.lua");
 alone!(FORGET, "forget.lua");
 alone!(REGISTER, "register.lua");
 alone!(STAGE, "stage.lua");

@@ -1,4 +1,4 @@
--- A thread. Every script except the fast append includes this file.
+-- A thread. Every script except the fast append includes this file, after popped.lua.
 --
 -- KEYS: 1 the thread's hash, 2 its messages, 3 the index of its runs, 4 its events that are not messages, 5 its
 -- replacements, 6 the refused tokens. ARGV[1] is the channel of its notifications.
@@ -13,7 +13,6 @@
 -- Runs: sorted by their bytes, '<run>' NUL '<seq + 2^20, in 16 digits> <size>'. A replacement reaches 999 below 0.
 -- Events: sorted by their number, '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'; kind 1 is a clear, 2
 -- the clear of a run, 3 a replacement, 4 a removal, whose numbers take the place of the run, 5 a rewind, whose position does.
--- Popped: the keys of the messages that pops with an idempotency key keep for a few minutes, sorted by their end.
 -- Replacements: the numbers of the replacement events, sorted by their `up to`.
 --
 -- A sorted set's scores are exact up to 2^53. Appends stop 2^20 before that, so that events always have a number.
@@ -27,9 +26,6 @@ local SEQ_MAX = 9007199253692416
 local OFFSET = 1048576
 -- The time for which a token stays refused: ten times the limit from an append's registration to its arrival.
 local REFUSED_MS = 600000
-
--- The names of this key and of the hash differ in their last part. Few scripts use it.
-local POPPED = string.sub(THREAD, 1, -5) .. 'popped'
 
 local function announce()
   redis.pcall('PUBLISH', ARGV[1], '')
@@ -104,14 +100,6 @@ local function happened(kind, removed, up_to, placed, run)
   changed = last
   redis.call('ZADD', EVENTS, int(last), string.format(
     '%.0f %d %.0f %.0f %.0f %d ', last, kind, removed, up_to, bytes, placed) .. run)
-end
-
--- Removes the messages that pops kept.
-local function forget_popped()
-  for _, name in ipairs(redis.call('ZRANGE', POPPED, 0, -1)) do
-    redis.call('UNLINK', name)
-  end
-  redis.call('UNLINK', POPPED)
 end
 
 -- Removes all messages and the time to live, and returns the number of messages.

@@ -192,7 +192,8 @@ impl Wrong {
             Defect::WriteInHalves if writes.len() > 1 => {
                 let rest = writes.split_off(writes.len() / 2);
                 let mut revisions = self.inner.write(bucket, writes).await?;
-                tokio::task::yield_now().await;
+                // Long enough for a reader on a busy machine.
+                tokio::time::sleep(Duration::from_millis(1)).await;
                 revisions.extend(self.inner.write(bucket, rest).await?);
                 return Ok(revisions);
             }

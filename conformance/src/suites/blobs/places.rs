@@ -40,7 +40,8 @@ const NAMES: &[&str] = &[
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        case!(Blobs, "BLOB-032", prefix_and_after_combine),
+        // Nearly 200 listings, each of which may read the whole bucket.
+        case!(Blobs, "BLOB-032", prefix_and_after_combine).with_many_calls(),
         case!(Blobs, "BLOB-010", matches_follows_the_table_of_etags).needing(Capability::BlobIfMatch),
         case!(Blobs, "BLOB-007", absent_follows_the_table_of_blobs).needing(Capability::BlobCreateOnly),
         case!(Blobs, "BLOB-020", every_read_of_a_missing_blob_is_not_found),

@@ -11,9 +11,6 @@ use crate::case::Case;
 use crate::suites;
 use crate::suites::many::Row;
 
-/// The factor by which the time limit of these cases exceeds that of others.
-const TIME_FACTOR: u32 = 5;
-
 /// Methods that read or change one item.
 #[cfg(test)]
 const SINGLE: &[(Contract, &[&str])] = &[
@@ -53,7 +50,7 @@ pub(crate) fn rows(contract: Contract) -> Vec<Row> {
 /// Returns the cases of all rows.
 pub(super) fn cases() -> Vec<Case> {
     let rows = Contract::ALL.iter().copied().flat_map(rows);
-    rows.map(|(_, case)| case.with_time_factor(TIME_FACTOR)).collect()
+    rows.map(|(_, case)| case.with_many_calls()).collect()
 }
 
 #[cfg(test)]
