@@ -121,7 +121,8 @@ async fn cargo_test(args: &Args, running: Option<&Running>, complete: bool) -> R
         return check_promises(&results);
     }
     output::note(format_args!("the table of promises is checked after a whole run with all services"));
-    Ok(code)
+    // The reasons are printed again at the end, because the output of other test binaries follows them.
+    Ok(if code == ExitCode::SUCCESS { code } else { output::finish(results.failures(), code) })
 }
 
 fn pipe() -> Result<(PipeReader, PipeWriter), String> {

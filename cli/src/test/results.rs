@@ -12,12 +12,16 @@ pub(crate) struct Results {
     /// The name of a test whose result is on a later line.
     open: Option<String>,
     passed: BTreeMap<(String, String), bool>,
+    /// Whether the next lines say why tests failed.
+    explains: bool,
+    failures: Vec<String>,
 }
 
 impl Results {
     /// Reads a line of the output.
     pub(crate) fn read(&mut self, line: &str) {
         let line = line.trim_end();
+        self.read_failure(line);
         if let Some((_, path)) = line.trim_start().strip_prefix("Running ").and_then(|l| l.split_once('(')) {
             self.binary = stem(path.trim_end_matches(')'));
         } else if line.trim_start().starts_with("Doc-tests ") {
@@ -36,6 +40,26 @@ impl Results {
         } else if let ("ok" | "FAILED" | "ignored", Some(name)) = (line, self.open.take_if(|_| ended(line))) {
             self.add(name, line == "ok");
         }
+    }
+
+    /// Keeps the lines that say why tests failed, or how a test binary ended.
+    fn read_failure(&mut self, line: &str) {
+        match line {
+            "failures:" if !self.explains => {
+                self.explains = true;
+                self.failures.push(format!("{}:", self.binary));
+            }
+            _ if line.starts_with("test result: ") => self.explains = false,
+            _ if self.explains || line.contains("process didn't exit successfully") => {
+                self.failures.push(line.to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the lines that say why tests failed, after the name of their binary.
+    pub(crate) fn failures(&self) -> String {
+        self.failures.join("\n")
     }
 
     fn add(&mut self, name: String, passed: bool) {
@@ -109,7 +133,41 @@ test [everywhere] postgres::sessions::window::half ... ignored
 test [embedded] memory::history.counts ... ok
 test [live] redis::history.counts ... ignored, not declared
 test [live] redis::history.never ... FAILED
+
+failures:
+
+---- redis::history.never ----
+expected 1, found 2
+
+
+failures:
+    redis::history.never
+
+test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
+error: 1 target failed:
 ";
+
+    #[test]
+    fn the_reasons_of_failures_are_kept() {
+        let mut results = Results::default();
+        OUTPUT.lines().for_each(|line| results.read(line));
+        results.read(
+            "  process didn't exit successfully: `scenarios` (signal: 6, SIGABRT: process abort signal)",
+        );
+        let failures = results.failures();
+        let lines: Vec<&str> = failures.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(
+            lines,
+            [
+                "backends:",
+                "---- redis::history.never ----",
+                "expected 1, found 2",
+                "failures:",
+                "    redis::history.never",
+                "  process didn't exit successfully: `scenarios` (signal: 6, SIGABRT: process abort signal)",
+            ]
+        );
+    }
 
     fn unproven(proofs: &str) -> Vec<String> {
         let mut results = Results::default();
