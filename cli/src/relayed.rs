@@ -114,8 +114,8 @@ mod tests {
         let relay = SocketAddr::from(([127, 0, 0, 1], 9));
         for (url, at, turned) in [
             (
-                "redis://default:a%40b@127.0.0.1:56379/0",
-                "127.0.0.1:56379",
+                "redis://default:a%40b@127.0.0.1:27379/0",
+                "127.0.0.1:27379",
                 "redis://default:a%40b@127.0.0.1:9/0?connect_timeout_ms=1000&response_timeout_ms=1000",
             ),
             (
@@ -124,8 +124,8 @@ mod tests {
                 "redis://127.0.0.1:9?connect_timeout_ms=1000&response_timeout_ms=1000",
             ),
             (
-                "s3://K:S@files/p?endpoint=http://127.0.0.1:53900&region=garage",
-                "127.0.0.1:53900",
+                "s3://K:S@files/p?endpoint=http://127.0.0.1:23900&region=garage",
+                "127.0.0.1:23900",
                 "s3://K:S@files/p?endpoint=http://127.0.0.1:9&region=garage&connect_timeout_ms=1000\
                  &response_timeout_ms=2000&stall_timeout_ms=2000",
             ),

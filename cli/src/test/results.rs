@@ -12,7 +12,7 @@ pub(crate) struct Results {
     /// The name of a test whose result is on a later line.
     open: Option<String>,
     passed: BTreeMap<(String, String), bool>,
-    /// Whether the next lines say why tests failed.
+    /// The next lines say why tests failed.
     explains: bool,
     failures: Vec<String>,
 }

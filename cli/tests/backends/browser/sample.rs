@@ -18,17 +18,17 @@ const BACKENDS: [(&str, &str, &[Contract]); 10] = [
     ("memory", "memory:", &[History, Vectors, Graph, Blobs, Tasks, KeyValue]),
     ("sqlite", "sqlite:/tmp/.tmpx1/larder.db", &[History, Vectors, Graph, Blobs, Tasks, KeyValue]),
     ("fs", "file:/tmp/.tmpx1/blobs", &[Blobs]),
-    ("postgres", "postgres://larder:***@127.0.0.1:54329/larder", &[History, Vectors, Graph, Tasks, KeyValue]),
-    ("redis", "redis://default:***@127.0.0.1:56379/0", &[History, Tasks, KeyValue]),
+    ("postgres", "postgres://larder:***@127.0.0.1:24329/larder", &[History, Vectors, Graph, Tasks, KeyValue]),
+    ("redis", "redis://default:***@127.0.0.1:27379/0", &[History, Tasks, KeyValue]),
     (
         "redis-cluster",
-        "redis+cluster://default:***@127.0.0.1:57001,127.0.0.1:57002",
+        "redis+cluster://default:***@127.0.0.1:27001,127.0.0.1:27002",
         &[History, Tasks, KeyValue],
     ),
-    ("s3-garage", "s3://larder?endpoint=http://127.0.0.1:53900&region=garage", &[Blobs]),
-    ("s3-s3s", "s3://larder?endpoint=http://127.0.0.1:53910&region=us-east-1", &[Blobs]),
-    ("s3-moto", "s3://larder?endpoint=http://127.0.0.1:53920&region=us-east-1", &[Blobs]),
-    ("age", "age://larder:***@127.0.0.1:54330/larder", &[Graph]),
+    ("s3-garage", "s3://larder?endpoint=http://127.0.0.1:23900&region=garage", &[Blobs]),
+    ("s3-s3s", "s3://larder?endpoint=http://127.0.0.1:23910&region=us-east-1", &[Blobs]),
+    ("s3-moto", "s3://larder?endpoint=http://127.0.0.1:23920&region=us-east-1", &[Blobs]),
+    ("age", "age://larder:***@127.0.0.1:24330/larder", &[Graph]),
 ];
 
 /// Returns the run; with `sound`, without its problems.
