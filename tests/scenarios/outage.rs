@@ -156,6 +156,6 @@ async fn a_listener_that_never_responds() {
         let begun = Instant::now();
         let error = refused(&url).await;
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 }

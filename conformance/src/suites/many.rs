@@ -7,8 +7,9 @@ use futures_util::{TryStreamExt, stream};
 
 use crate::case::{Case, CaseResult, Failure};
 
-/// The number of concurrent calls that write many items.
-const CALLS_AT_ONCE: usize = 32;
+/// The number of concurrent calls that write many items. Fewer than a usual pool has connections, so that the
+/// calls of other cases do not wait until their time limit on a slow disk.
+const CALLS_AT_ONCE: usize = 8;
 
 /// A method, and a case that calls it on many items.
 pub(crate) type Row = (&'static str, Case);

@@ -9,7 +9,7 @@ use larder_kernel::{ChatMessage, ErrorKind, HistoryProvider, SessionId};
 use crate::everywhere::session_support::{Model, Reply, World, turn, user};
 use crate::test_backend::TestBackend as Backend;
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(4);
 
 /// Waits on the store's clock, which is the machine's clock.
 async fn pass(part: u32) {
