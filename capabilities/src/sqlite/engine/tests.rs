@@ -308,7 +308,9 @@ async fn a_handle_that_never_stops_writing_leaves_others_their_turn() {
 fn concurrent_openings_of_one_new_file_all_succeed() {
     for _ in 0..20 {
         let folder = TempDir::new().unwrap();
-        let config = SqliteConfig::new(folder.path().join("larder.db"));
+        let mut config = SqliteConfig::new(folder.path().join("larder.db"));
+        // A slow disk does not end the wait of the last opening.
+        config.busy_timeout = Duration::from_secs(60);
         let start = std::sync::Barrier::new(8);
         std::thread::scope(|scope| {
             let opening: Vec<_> = (0..24)
