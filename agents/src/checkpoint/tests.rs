@@ -5,6 +5,7 @@ mod channels;
 mod cost;
 mod faults;
 mod model;
+mod moments;
 mod moving;
 mod pending;
 mod removal;
