@@ -9,5 +9,6 @@ mod moments;
 mod moving;
 mod pending;
 mod removal;
+mod steps;
 mod support;
 mod writers;
