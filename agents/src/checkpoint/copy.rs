@@ -1,10 +1,10 @@
 //! Copying a thread.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::{
-    Error, ErrorKind, Key, KeyValueItem, KeyValueQuery, KeyValueWrite, PageRequest, Result, check,
+    Error, ErrorKind, Key, KeyValueItem, KeyValueQuery, KeyValueWrite, PageRequest, Result, Revision, check,
 };
 
 use super::checkpointer::Checkpointer;
@@ -12,14 +12,15 @@ use super::guard::Guard;
 use super::keys::{self, WriteKey};
 use super::put::unchanged;
 use super::read::read_info;
-use super::record::{HeadRecord, InfoRecord, VERSION, corrupt, encode};
+use super::record::{HeadRecord, InfoRecord, PART_BYTES, VERSION, corrupt, encode};
 use super::thread::{CheckpointId, CheckpointNamespace, CheckpointThread};
 use super::writes::blob_of;
 
 const OPERATION: &str = "checkpoint.copy";
 
 fn source_changed() -> Error {
-    let message = "the source was pruned or deleted during the copy; delete the target and copy again";
+    let message = "others removed checkpoints of the source or replaced pending writes during the copy; \
+                   delete the target and copy again";
     Error::new(ErrorKind::Conflict, OPERATION, message).with_field("source")
 }
 
@@ -39,8 +40,9 @@ impl Checkpointer {
     ///
     /// # Errors
     /// `InvalidInput` if both threads are the same. `Conflict` for the field `target` if the target has one
-    /// of the namespaces, and for the field `source` if the source was pruned or deleted at the same time.
-    /// After another error than the first two, delete the target before the next attempt.
+    /// of the namespaces, and for the field `source` if others removed checkpoints of the source or replaced
+    /// pending writes over 1 MiB during the copy. After another error than the first two, delete the target
+    /// before the next attempt.
     ///
     /// # Cancellation
     /// The target is incomplete, and writers get `Conflict`: delete it before the next attempt. Blobs that
@@ -93,7 +95,10 @@ impl Checkpointer {
         let infos = items.iter().map(|item| read_info(OPERATION, source, item));
         let infos = infos.collect::<Result<BTreeMap<CheckpointId, InfoRecord>>>()?;
         self.copy_values(source, target, &infos, &mut guard).await?;
-        self.copy_writes(source, target, &infos, &mut guard).await?;
+        let mut read: Vec<(Key, Revision)> =
+            items.iter().map(|item| (item.key.clone(), item.revision)).collect();
+        read.extend(self.copy_writes(source, target, &infos, &mut guard).await?);
+        self.check_unchanged(source, &read).await?;
         let mut writes = Vec::new();
         for (id, info) in &infos {
             if let Some(parent) = info.parent.as_ref().filter(|_| !info.hidden) {
@@ -143,13 +148,16 @@ impl Checkpointer {
         self.copy_blobs(source.thread(), target, blobs).await
     }
 
+    /// Copies the pending writes. Returns the entries of those that have several and can be replaced: two
+    /// pages can have parts of two values.
     async fn copy_writes(
         &self,
         source: &CheckpointNamespace,
         target: &CheckpointThread,
         infos: &BTreeMap<CheckpointId, InfoRecord>,
         guard: &mut Guard<'_>,
-    ) -> Result<()> {
+    ) -> Result<Vec<(Key, Revision)>> {
+        let mut several = Vec::new();
         let mut after: Option<Key> = None;
         loop {
             let (items, next) = self.page_of(source, keys::all_writes(source), after).await?;
@@ -162,15 +170,36 @@ impl Checkpointer {
                 if let (Some(0), Some(value)) = (key.part, &item.value) {
                     blobs.extend(blob_of(OPERATION, value)?);
                 }
+                let large = item.value.as_ref().is_some_and(|value| value.len() > PART_BYTES);
+                if key.index < 0 && (large || key.part.is_some_and(|part| part > 0)) {
+                    several.push((item.key.clone(), item.revision));
+                }
                 writes.push(same(item)?);
             }
             self.copy_blobs(source.thread(), target, blobs).await?;
             taken_over(guard.steps(writes).await?)?;
             match next {
                 Some(next) => after = Some(next),
-                None => return Ok(()),
+                None => return Ok(several),
             }
         }
+    }
+
+    /// Checks that descriptions and pending writes are still as they were read. Everything that they name was
+    /// then complete when it was copied.
+    async fn check_unchanged(&self, source: &CheckpointNamespace, read: &[(Key, Revision)]) -> Result<()> {
+        let mut now: HashMap<Key, Revision> = HashMap::new();
+        for prefix in [keys::infos(source), keys::all_writes(source)] {
+            // Most threads have no pending writes to check.
+            if !read.iter().any(|(key, _)| key.as_str().starts_with(&prefix)) {
+                continue;
+            }
+            let query = KeyValueQuery::prefix(prefix);
+            let items = self.entries(OPERATION, &source.thread.bucket, &query).await?;
+            now.extend(items.into_iter().map(|item| (item.key, item.revision)));
+        }
+        let unchanged = read.iter().all(|(key, revision)| now.get(key) == Some(revision));
+        if unchanged { Ok(()) } else { Err(source_changed()) }
     }
 
     /// Returns a page of entries with their values.
