@@ -10,9 +10,9 @@ use larder_kernel::{
 use super::checkpointer::Checkpointer;
 use super::guard::Guard;
 use super::keys::{self, WriteKey};
-use super::put::unchanged;
+use super::put::{closed, unchanged};
 use super::read::read_info;
-use super::record::{HeadRecord, InfoRecord, PART_BYTES, VERSION, corrupt, encode};
+use super::record::{HeadRecord, InfoRecord, PART_BYTES, VERSION, corrupt, decode, encode};
 use super::thread::{CheckpointId, CheckpointNamespace, CheckpointThread};
 use super::writes::blob_of;
 
@@ -39,10 +39,13 @@ impl Checkpointer {
     /// appear last.
     ///
     /// # Errors
-    /// `InvalidInput` if both threads are the same. `Conflict` for the field `target` if the target has one
-    /// of the namespaces, and for the field `source` if others removed checkpoints of the source or replaced
-    /// pending writes over 1 MiB during the copy. After another error than the first two, delete the target
-    /// before the next attempt.
+    /// These errors leave the target as it was: `InvalidInput` if both threads are the same, `Conflict` for the
+    /// field `target` if the target has one of the namespaces, and `Conflict` for the field `source` while the
+    /// source is copied to or deleted itself.
+    ///
+    /// After any other error, delete the target before the next attempt. One of them is `Conflict` for the
+    /// field `source` if others removed checkpoints of the source, or replaced pending writes over 1 MiB,
+    /// during the copy.
     ///
     /// # Cancellation
     /// The target is incomplete, and writers get `Conflict`: delete it before the next attempt. Blobs that
@@ -55,25 +58,26 @@ impl Checkpointer {
             return Err(Error::invalid(OPERATION, "target", "is the source; pass another thread"));
         }
         let namespaces = self.namespaces(source).await?;
+        self.check_open(source, &namespaces).await?;
         let targets: Vec<CheckpointNamespace> =
             namespaces.iter().map(|namespace| namespace.of_thread(target)).collect();
-        let closed = HeadRecord { version: VERSION, number: 0, last: None, closed: true };
-        let head = encode(OPERATION, &closed)?;
+        let claimed = HeadRecord { version: VERSION, number: 0, last: None, closed: true };
+        let head = encode(OPERATION, &claimed)?;
         let mut guards = Vec::new();
         // The target belongs to this copy from the first step on, in which it takes up to 1,000 namespaces.
         for targets in targets.chunks(Guard::WRITES_MAX) {
             let claim = |target| Ok(KeyValueWrite::put(keys::head(target)?, head.clone(), unchanged(None)));
             let claims = targets.iter().map(claim).collect::<Result<Vec<KeyValueWrite>>>()?;
-            let claimed = self.store.write(&target.bucket, claims).await.map_err(|error| {
+            let revisions = self.store.write(&target.bucket, claims).await.map_err(|error| {
                 if error.kind() == ErrorKind::Conflict {
                     target_taken()
                 } else {
                     error.in_operation(OPERATION)
                 }
             })?;
-            for (target, revision) in targets.iter().zip(claimed) {
+            for (target, revision) in targets.iter().zip(revisions) {
                 let revision = revision.ok_or_else(|| corrupt(OPERATION))?;
-                guards.push(self.guard_at(OPERATION, target, closed.clone(), revision));
+                guards.push(self.guard_at(OPERATION, target, claimed.clone(), revision));
             }
         }
         let mut count = 0;
@@ -81,6 +85,17 @@ impl Checkpointer {
             count += self.copy_namespace(namespace, target, guard).await?;
         }
         Ok(count)
+    }
+
+    /// Refuses a source that is incomplete itself.
+    async fn check_open(&self, source: &CheckpointThread, namespaces: &[CheckpointNamespace]) -> Result<()> {
+        let heads = namespaces.iter().map(keys::head).collect::<Result<Vec<Key>>>()?;
+        for head in self.read_all(OPERATION, &source.bucket, &heads).await?.into_iter().flatten() {
+            if decode::<HeadRecord>(OPERATION, &head.value)?.closed {
+                return Err(closed(OPERATION).with_field("source"));
+            }
+        }
+        Ok(())
     }
 
     async fn copy_namespace(
@@ -148,8 +163,8 @@ impl Checkpointer {
         self.copy_blobs(source.thread(), target, blobs).await
     }
 
-    /// Copies the pending writes. Returns the entries of those that have several and can be replaced: two
-    /// pages can have parts of two values.
+    /// Copies the pending writes. Returns the entries of each replaceable write that has several: two pages
+    /// can have parts of two values.
     async fn copy_writes(
         &self,
         source: &CheckpointNamespace,

@@ -127,3 +127,26 @@ async fn a_copy_of_a_thread_that_is_pruned_at_the_same_time_is_complete_or_a_con
     }
     assert!(conflicts > 0);
 }
+
+#[tokio::test]
+async fn an_incomplete_copy_or_deletion_is_no_source_of_a_copy() {
+    let mut refused = 0;
+    for call in 1..=12 {
+        let (store, checkpoints, namespace) = open();
+        // The descriptions need two steps, so an interrupted copy can have some of them.
+        line(&checkpoints, &namespace, 700).await;
+        let (copy, other) = (thread("copy"), thread("other"));
+        store.fail(call, false);
+        let interrupted = checkpoints.copy(namespace.thread(), &copy).await.is_err();
+        store.fail(0, false);
+        match checkpoints.copy(&copy, &other).await {
+            Ok(count) => assert!(if interrupted { count == 0 } else { count == 700 }, "call {call}: {count}"),
+            Err(error) => {
+                refused += 1;
+                assert_eq!((error.kind(), error.field()), (ErrorKind::Conflict, Some("source")));
+                assert_eq!(keys(&store, &other).await, 0);
+            }
+        }
+    }
+    assert!(refused > 2);
+}
