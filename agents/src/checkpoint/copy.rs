@@ -39,9 +39,9 @@ impl Checkpointer {
     /// appear last.
     ///
     /// # Errors
-    /// These errors leave the target as it was: `InvalidInput` if both threads are the same, `Conflict` for the
-    /// field `target` if the target has one of the namespaces, and `Conflict` for the field `source` while the
-    /// source is copied to or deleted itself.
+    /// These errors leave the target as it was: `InvalidInput` if both threads are the same, `Conflict` for
+    /// the field `target` if the target has one of the namespaces, and `Conflict` for the field `source` if
+    /// the source is being copied to or deleted, or either was interrupted.
     ///
     /// After any other error, delete the target before the next attempt. One of them is `Conflict` for the
     /// field `source` if others removed checkpoints of the source, or replaced pending writes over 1 MiB,

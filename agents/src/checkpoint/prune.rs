@@ -50,7 +50,8 @@ impl Checkpointer {
     /// channel marked as [`Pending`](super::ChannelUpdate::Pending) needs; the ancestors are hidden then.
     ///
     /// # Errors
-    /// `Conflict` if other writers changed the namespace during every attempt. Checkpoints that were removed
+    /// `Conflict` for the field `thread` while the thread is copied to or deleted. `Conflict` without a field
+    /// if other writers changed the namespace during every one of 16 attempts. Checkpoints that were removed
     /// before an error stay removed.
     ///
     /// # Cancellation
@@ -80,7 +81,8 @@ impl Checkpointer {
     /// Values and pending writes that remaining checkpoints need are kept, as [`prune`](Self::prune) does.
     ///
     /// # Errors
-    /// `Conflict` if other writers changed the namespace during every attempt. Checkpoints that were removed
+    /// `Conflict` for the field `thread` while the thread is copied to or deleted. `Conflict` without a field
+    /// if other writers changed the namespace during every one of 16 attempts. Checkpoints that were removed
     /// before an error stay removed.
     ///
     /// # Cancellation
