@@ -11,4 +11,5 @@ mod pending;
 mod removal;
 mod steps;
 mod support;
+mod together;
 mod writers;
