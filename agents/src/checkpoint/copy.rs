@@ -213,7 +213,8 @@ impl Checkpointer {
             let items = self.entries(OPERATION, &source.thread.bucket, &query).await?;
             now.extend(items.into_iter().map(|item| (item.key, item.revision)));
         }
-        let unchanged = read.iter().all(|(key, revision)| now.get(key) == Some(revision));
+        let unchanged =
+            read.iter().all(|(key, revision)| now.get(key).is_some_and(|now| revision.names(*now)));
         if unchanged { Ok(()) } else { Err(source_changed()) }
     }
 

@@ -120,7 +120,7 @@ impl Checkpointer {
         keys.push(keys::info(namespace, &found.id)?);
         let mut entries = self.read_all(operation, &namespace.thread.bucket, &keys).await?;
         let info = entries.pop().flatten();
-        if info.is_none_or(|info| info.revision != found.revision) {
+        if info.is_none_or(|info| !found.revision.names(info.revision)) {
             return Ok(None);
         }
         let mut entries = entries.into_iter();
