@@ -12,7 +12,7 @@ use super::guard::Guard;
 use super::keys::{self, WriteKey};
 use super::put::{closed, unchanged};
 use super::read::read_info;
-use super::record::{HeadRecord, InfoRecord, PART_BYTES, VERSION, corrupt, decode, encode};
+use super::record::{HeadRecord, InfoRecord, PART_BYTES, UNUSED, VERSION, corrupt, decode, encode};
 use super::thread::{CheckpointId, CheckpointNamespace, CheckpointThread};
 use super::writes::blob_of;
 
@@ -108,7 +108,10 @@ impl Checkpointer {
         let query = KeyValueQuery::prefix(keys::infos(source)).with_values();
         let items = self.entries(OPERATION, &source.thread.bucket, &query).await?;
         let infos = items.iter().map(|item| read_info(OPERATION, source, item));
-        let infos = infos.collect::<Result<BTreeMap<CheckpointId, InfoRecord>>>()?;
+        let mut infos = infos.collect::<Result<BTreeMap<CheckpointId, InfoRecord>>>()?;
+        for info in infos.values_mut() {
+            info.channels.remove(UNUSED);
+        }
         self.copy_values(source, target, &infos, &mut guard).await?;
         let mut read: Vec<(Key, Revision)> =
             items.iter().map(|item| (item.key.clone(), item.revision)).collect();

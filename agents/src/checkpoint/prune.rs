@@ -10,14 +10,10 @@ use super::keys::{self, WriteKey};
 use super::plan::{Action, Infos, plan};
 use super::put::closed;
 use super::read::read_info;
-use super::record::{ChannelRecord, InfoRecord, ValueRecord, corrupt, encode};
+use super::record::{ChannelRecord, InfoRecord, UNUSED, ValueRecord, corrupt, encode};
 use super::thread::{CheckpointId, CheckpointNamespace, CheckpointThread};
 use super::types::Prune;
 use super::writes::blob_of;
-
-/// The channel of a hidden checkpoint with the values that the rest of its removal deletes. No other channel
-/// has an empty name.
-const UNUSED: &str = "";
 
 /// One atomic write of a removal.
 #[derive(Default)]

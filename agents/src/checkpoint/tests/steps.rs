@@ -1,6 +1,6 @@
 //! Removals that take several steps.
 
-use super::support::{interrupted, keys, listed, open, run};
+use super::support::{interrupted, keys, listed, open, run, thread};
 use crate::checkpoint::{
     ChannelUpdate, CheckpointId, CheckpointNamespace, Checkpointer, NewCheckpoint, PendingWrite, Prune,
     UnnamedChannels,
@@ -61,8 +61,13 @@ async fn a_removal_that_fails_between_its_steps_is_completed_by_the_next_one() {
             if let Some(first) = checkpoints.get(&namespace, Some(&ids[0])).await.unwrap() {
                 assert!(failed && first.channels.len() == 3 && first.writes.len() == 1_350);
             }
-            checkpoints.delete_runs(namespace.thread(), &[run("run")]).await.unwrap();
-            assert_eq!(keys(&store, namespace.thread()).await, 4, "call {call}, lost {lost}");
+            let copy = thread("copy");
+            let count = checkpoints.copy(namespace.thread(), &copy).await.unwrap();
+            assert_eq!(usize::try_from(count).unwrap(), listed(&checkpoints, &namespace).await.len());
+            for thread in [namespace.thread(), &copy] {
+                checkpoints.delete_runs(thread, &[run("run")]).await.unwrap();
+                assert_eq!(keys(&store, thread).await, 4, "call {call}, lost {lost}");
+            }
         }
     }
 }
