@@ -14,6 +14,9 @@ use super::fields::{Fields, unreadable};
 use super::format::TranscriptFormat;
 use super::{PARSE, ROLE, TranscriptReader};
 
+/// The fields that may have the id of a conversation.
+const IDS: [&str; 3] = ["conversation_id", "uuid", "id"];
+
 /// The messages of a conversation.
 #[derive(Default)]
 struct Conversation {
@@ -65,21 +68,9 @@ impl TranscriptReader {
         format: TranscriptFormat,
         mut fields: Fields,
     ) -> Result<Vec<ChatMessage>> {
-        self.report.conversations += 1;
-        let ids = ["conversation_id", "uuid", "id"];
-        if let Some(wanted) = &self.wanted
-            && *wanted != self.report.conversations.to_string()
-            && !ids.iter().any(|id| fields.get_text(id).as_ref() == Some(wanted))
-        {
-            self.report.skipped_conversations += 1;
+        if !self.chooses(&fields)? {
             return Ok(Vec::new());
         }
-        if self.report.chosen_conversation > 0 {
-            let message = "a second conversation, and a thread has one (choose it by number or id: \
-                 `conversation`)";
-            return Err(Error::invalid(PARSE, "line", message));
-        }
-        self.report.chosen_conversation = self.report.conversations;
         let conversation = match format {
             TranscriptFormat::ChatGpt => chatgpt::read(&mut fields)?,
             TranscriptFormat::Claude => claude::read(&mut fields)?,
@@ -97,6 +88,31 @@ impl TranscriptReader {
             }));
         }
         Ok(messages)
+    }
+
+    /// Counts a conversation. Returns `true` if it is the chosen one.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a second one.
+    pub(super) fn chooses(&mut self, fields: &Fields) -> Result<bool> {
+        self.report.conversations += 1;
+        let number = self.report.conversations;
+        let is_wanted = self.wanted.as_ref().is_none_or(|wanted| match wanted.parse::<u64>() {
+            // A number is a place in the file, even if ids are numbers too.
+            Ok(wanted) => wanted == number,
+            Err(_) => IDS.iter().any(|id| fields.get_text(id).as_ref() == Some(wanted)),
+        });
+        if !is_wanted {
+            self.report.skipped_conversations += 1;
+            return Ok(false);
+        }
+        if self.report.chosen_conversation > 0 {
+            let message = "a second conversation, and a thread has one (choose it by number or id: \
+                 `conversation`)";
+            return Err(Error::invalid(PARSE, "line", message));
+        }
+        self.report.chosen_conversation = number;
+        Ok(true)
     }
 }
 

@@ -120,7 +120,7 @@ impl TranscriptFormat {
             AgentLog => {
                 object(fields, "message").and_then(|misfit| object(fields, "payload").map(|_| misfit))
             }
-            ChatGpt => object(fields, "mapping").or_else(|| string(fields, "current_node")),
+            ChatGpt => object(fields, "mapping"),
             Claude => list(fields, "chat_messages"),
             ShareGpt => list(fields, "conversations"),
         }

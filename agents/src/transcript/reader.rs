@@ -32,7 +32,7 @@ pub struct TranscriptReport {
     pub kept_parts: u64,
     /// The messages of an export that are in another branch of the conversation, or empty.
     pub skipped_messages: u64,
-    /// The conversations of an export.
+    /// The conversations of an export, and the documents with a list `messages` or `contents`.
     pub conversations: u64,
     /// The conversations that [`TranscriptReader::conversation`] does not choose.
     pub skipped_conversations: u64,
@@ -89,8 +89,8 @@ impl TranscriptReader {
         self
     }
 
-    /// Chooses one conversation of an export: its number from 1, or its id. Without this, an export with a
-    /// second conversation is refused.
+    /// Chooses one conversation of an export, or one document with a list `messages` or `contents`, by its
+    /// number from 1, or by its id, unless that is a number. Without this, a second one is refused.
     #[must_use]
     pub fn conversation(mut self, wanted: impl Into<String>) -> Self {
         self.wanted = Some(wanted.into());
@@ -140,6 +140,10 @@ impl TranscriptReader {
         messages: &[Box<RawValue>],
     ) -> Result<Vec<ChatMessage>> {
         fields.take(list);
+        // The lists `input` and `output` of a request and its response are one conversation.
+        if matches!(list, "messages" | "contents") && !self.chooses(&fields)? {
+            return Ok(Vec::new());
+        }
         let mut read = self.instructions(&mut fields)?;
         self.report.document_fields += larder_kernel::check::size(fields.into_iter().count());
         for (index, message) in messages.iter().enumerate() {
