@@ -211,7 +211,9 @@ pub(super) fn is_log_entry(fields: &Fields) -> bool {
 /// Returns `true` for an item of the Responses format other than a message.
 pub(super) fn is_item(fields: &Fields) -> bool {
     let kind = fields.get_text("type").unwrap_or_default();
-    matches!(&*kind, "reasoning" | "compaction" | "item_reference")
+    let others = ["reasoning", "compaction", "item_reference", "mcp_list_tools"];
+    others.contains(&&*kind)
+        || kind.starts_with("mcp_approval_re")
         || kind.ends_with("_call")
         || kind.ends_with("_call_output")
 }

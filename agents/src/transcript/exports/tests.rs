@@ -2,7 +2,7 @@ use larder_kernel::{Role, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::transcript::{TranscriptReport, parse_line, to_lines};
+use crate::transcript::{TranscriptReader, TranscriptReport, parse_line, to_lines};
 
 /// Reads one value, and checks that each message is written as a line that reads as the same message.
 fn read(value: &Value) -> (Vec<ChatMessage>, TranscriptReport) {
