@@ -67,7 +67,8 @@ impl Checkpointer {
         Self { store, blobs: None }
     }
 
-    /// Stores values over 1 MiB as blobs `cp/…`. All writers and readers of a thread need the same stores.
+    /// Stores values over 1 MiB as blobs `cp/…`, and the largest values of a turn until the others have at
+    /// most 14 MiB. All writers and readers of a thread need the same stores.
     #[must_use]
     pub fn with_blobs(mut self, blobs: Arc<dyn BlobStore>) -> Self {
         self.blobs = Some(blobs);

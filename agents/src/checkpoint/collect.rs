@@ -69,6 +69,21 @@ impl Checkpointer {
             let info: InfoRecord = decode(operation, &value)?;
             names.extend(info.values().filter_map(|value| value.blob.clone()));
         }
+        names.extend(self.blob_names_of_writes(operation, thread, writes).await?);
+        Ok(names)
+    }
+
+    /// Returns the names of the blobs that the pending writes with this beginning name.
+    pub(super) async fn blob_names_of_writes(
+        &self,
+        operation: &'static str,
+        thread: &CheckpointThread,
+        writes: &str,
+    ) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        if self.blobs.is_none() {
+            return Ok(names);
+        }
         let items = self.entries(operation, &thread.bucket, &KeyValueQuery::prefix(writes)).await?;
         let firsts: Vec<Key> = items.iter().filter_map(|item| keys::first_of_marked(&item.key)).collect();
         for entry in self.read_all(operation, &thread.bucket, &firsts).await?.into_iter().flatten() {

@@ -32,8 +32,10 @@ impl Checkpointer {
         }
         // Tasks may have stored writes for checkpoints that never followed.
         if self.namespaces(thread).await?.is_empty() {
+            let blobs = self.blob_names_of_writes(OPERATION, thread, keys::WRITES).await?;
             let deleted = self.store.delete_all(&thread.bucket, keys::WRITES).await;
             deleted.map_err(|error| error.in_operation(OPERATION))?;
+            self.delete_blobs(OPERATION, thread, blobs).await?;
         }
         Ok(count)
     }
