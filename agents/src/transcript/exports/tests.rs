@@ -1,4 +1,4 @@
-use larder_kernel::{Role, ToolCall, ToolResult};
+use larder_kernel::{ChatMessage, Role, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
 use super::*;
