@@ -145,7 +145,7 @@ const BASELINE_TABLES: [&str; 4] = [
 ];
 
 pub(crate) async fn an_upgrade_draws_a_generation_for_each_thread_bucket_and_board() {
-    with_database("upgraded", async |url: String| {
+    with_database("generations", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
         let make = "CREATE SCHEMA larder;
              CREATE TABLE larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
