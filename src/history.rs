@@ -1,7 +1,7 @@
 //! Conversations.
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
-use larder_kernel::storage::history::fenced;
+use larder_kernel::storage::fenced;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, FencingToken, Forked, HistoryProviderExt as _,
     IdempotencyKey, PageRequest, Removal, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,

@@ -55,13 +55,6 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut trials = trials![
         a_dropped_future_never_poisons_the_pool;
         a_future_dropped_outside_every_runtime_releases_its_permit;
-        blobs::a_reader_gets_the_old_bytes_for_ten_minutes_after_an_overwrite;
-        blobs::a_dropped_or_failed_write_leaves_no_chunks;
-        blobs::an_abandoned_write_is_swept_after_an_hour_and_not_before;
-        blobs::a_write_whose_chunks_are_lost_fails_and_changes_nothing;
-        blobs::missing_and_altered_chunks_are_corrupt_and_never_short_data;
-        blobs::a_write_keeps_few_pieces_of_its_body;
-        blobs::a_read_keeps_few_chunks_and_no_transaction_between_polls;
         connections::callers_share_the_connections_that_a_role_may_have;
         connections::more_callers_than_connections_of_a_silent_server_report_the_server;
         durability::each_write_is_flushed_as_the_store_declares;
@@ -116,10 +109,26 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         writers::concurrent_appends_share_a_statement;
         writers::a_thread_that_somebody_works_on_holds_up_no_other;
     ];
+    trials.extend(trials_of_blobs(ignored));
     trials.extend(trials_with_more_servers());
     #[cfg(feature = "sqlx-interop")]
     trials.extend(trials_of_plans(ignored));
     crate::groups::run("postgres", arguments, trials)
+}
+
+fn trials_of_blobs(ignored: bool) -> Vec<Trial> {
+    macro_rules! trials {
+        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
+    }
+    trials![
+        blobs::a_reader_gets_the_old_bytes_for_ten_minutes_after_an_overwrite;
+        blobs::a_dropped_or_failed_write_leaves_no_chunks;
+        blobs::an_abandoned_write_is_swept_after_an_hour_and_not_before;
+        blobs::a_write_whose_chunks_are_lost_fails_and_changes_nothing;
+        blobs::missing_and_altered_chunks_are_corrupt_and_never_short_data;
+        blobs::a_write_keeps_few_pieces_of_its_body;
+        blobs::a_read_keeps_few_chunks_and_no_transaction_between_polls;
+    ]
 }
 
 /// Returns the tests that use a pool of the program.

@@ -295,7 +295,9 @@ impl Subject for OneThread {
     fn broken(history: &[RecordOf<Self>], call: &RecordOf<Self>) -> &'static str {
         let greater = |other: &RecordOf<Self>| {
             let answered = matches!(other.reply, Reply::Answered(_));
-            answered && other.op.fence().is_some_and(|fence| fence > call.op.fence().flatten())
+            let may_be_before = call.answered.is_none_or(|end| other.called < end);
+            let fences = other.op.fence().is_some_and(|fence| fence > call.op.fence().flatten());
+            answered && may_be_before && fences
         };
         let succeeds = matches!(call.reply, Reply::Answered(_));
         match call.op {

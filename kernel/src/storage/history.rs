@@ -24,7 +24,7 @@ pub use check::{
     check_replace, check_replace_at, check_tail_matching, check_ttl,
 };
 pub use ext::HistoryProviderExt;
-pub use fence::{check_fence, check_token, fence_of, fenced, fenced_off};
+pub use fence::{check_fence, check_token, fence_of, fenced_off};
 pub use filter::{AuthorSet, AuthorTerms, MessageFilter, MessageSelector};
 pub use removal::{Removal, RemovalTarget, Removed, check_remove, check_remove_at, check_removed_bytes};
 pub use types::{

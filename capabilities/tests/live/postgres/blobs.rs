@@ -29,7 +29,7 @@ fn key(text: &str) -> BlobKey {
 
 /// Returns bytes of which no two chunks are equal.
 fn body(seed: u8, bytes: usize) -> Bytes {
-    (0..bytes).map(|at| (at / CHUNK * 7 + at % 251) as u8 ^ seed).collect()
+    (0..bytes).map(|at| u8::try_from((at / CHUNK * 7 + at % 251) % 256).unwrap() ^ seed).collect()
 }
 
 async fn count(admin: &mut PgConnection, what: &str) -> i64 {
