@@ -3,8 +3,8 @@
 //! A write carries its token as `Option<FencingToken>`, the type that the contract of tasks uses for a claim:
 //! as a field of the requests that have options, and as the last argument of the other methods. A required
 //! argument does not compile in a store that was written before it existed, so no store ignores it in
-//! silence. A caller that holds one claim for many calls uses [`fenced`](crate::storage::fenced), which adds the token to
-//! each.
+//! silence. A caller that holds one claim for many calls uses [`fenced`](crate::storage::fenced), which adds
+//! the token to each.
 
 use crate::error::{ContextValue, Error, ErrorKind, Result};
 use crate::limits::FENCING_TOKEN_MAX;
