@@ -1,7 +1,5 @@
 //! The reasons of failures that their error codes do not name.
 
-use std::future::Future;
-
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::{Failure, GRACE, Write};
@@ -14,23 +12,18 @@ use super::{Failure, GRACE, Write};
 pub(super) async fn explain(connection: &mut PgConnection, write: Write, failure: Failure) -> Failure {
     if failure.is_read_only() {
         let standby = sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(connection);
-        return if soon(standby).await.is_some_and(|answer| matches!(answer, Ok(true))) {
-            Failure::Standby
-        } else {
-            failure
+        return match tokio::time::timeout(GRACE, standby).await {
+            Ok(Ok(true)) => Failure::Standby,
+            _ => failure,
         };
     }
-    if failure.lacks_object() {
-        let compare = AssertSqlSafe(format!("SELECT larder.at_format({})", write.format));
-        if let Some(Err(error)) = soon(sqlx::raw_sql(compare).execute(connection)).await {
-            let found = Failure::from(error);
-            return if found.is_wrong_format() { found } else { failure };
-        }
+    if !failure.lacks_object() {
+        return failure;
     }
-    failure
-}
-
-/// Returns `None` if the server does not respond.
-async fn soon<T>(answer: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(GRACE, answer).await.ok()
+    let compare = AssertSqlSafe(format!("SELECT larder.at_format({})", write.format));
+    let compared = tokio::time::timeout(GRACE, sqlx::raw_sql(compare).execute(connection)).await;
+    match compared.map(|answer| answer.map_err(Failure::from)) {
+        Ok(Err(found)) if found.is_wrong_format() => found,
+        _ => failure,
+    }
 }
