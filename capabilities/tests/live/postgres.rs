@@ -62,6 +62,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         emptied::new_generations_refuse_positions_from_before;
         format::a_database_of_a_newer_format_is_refused_by_number_and_not_changed;
         format::a_running_program_does_not_write_after_a_newer_one_upgraded_the_database;
+        format::a_running_program_is_refused_by_number_where_the_newer_schema_lacks_a_function;
         format::an_upgrade_waits_for_the_writes_that_have_begun;
         read_only::a_read_only_database_reads_and_refuses_to_write;
         read_only::every_store_reads_from_a_read_only_database;
@@ -93,6 +94,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         verify::a_verification_sees_one_state_and_disturbs_no_writer;
         versions::a_new_database_has_the_recorded_schema;
         versions::an_older_schema_is_refused_by_name_and_not_changed;
+        versions::a_database_of_each_older_format_is_upgraded_to_the_recorded_schema;
         versions::an_upgrade_draws_a_generation_for_each_thread_bucket_and_board;
         outage::an_unreachable_server_is_a_typed_error_without_the_password;
         outage::a_server_that_is_silent_is_given_up_in_time;

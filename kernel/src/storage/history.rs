@@ -113,7 +113,9 @@ pub trait HistoryProvider: Store {
     /// A fencing token protects a thread from a worker that lost its claim. A [`Claim`](crate::Claim) of a
     /// task has one, and so has any lock service whose numbers only grow. A write accepts the token that the
     /// thread has, so one claim makes many writes. Tokens are compared by their numbers alone, so all writers
-    /// of a thread must take their tokens from the same source. Once fenced, a thread remains so.
+    /// of a thread must take their tokens from the same source. Once fenced, a thread remains so. After an
+    /// erasure of the tasks, the tokens of claims begin again, and the thread refuses them: continue in a
+    /// fork, which is not fenced.
     ///
     /// A caller whose decision depends on what it read calls `thread_info` first, then reads the messages,
     /// and appends with the `last` of `thread_info`. A change during the read makes the append fail.

@@ -199,8 +199,8 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         let mut answer = self.inner.append_many(thread, sealed, options.clone()).await;
         for number in older {
             let conflict = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Conflict);
-            // An append that lost against `if_last` loses with every key.
-            let other_key = conflict.is_some_and(|error| error.field() != Some("if_last"));
+            // An append that lost against `if_last` or the fence loses with every key.
+            let other_key = conflict.is_some_and(|error| !matches!(error.field(), Some("if_last" | "fence")));
             let Some(messages) = kept.clone().filter(|_| other_key) else { break };
             let sealed = self.seal(OPERATION, number, messages, once).await?;
             answer = self.inner.append_many(thread, sealed, options.clone()).await;

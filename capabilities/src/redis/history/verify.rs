@@ -50,6 +50,10 @@ pub(in super::super) async fn check(
     if head.contains_key(&b"s"[..]) && number(head, "f") != Some(FORMAT) {
         reader.add(Format, named, "its format number is another one, or missing");
     }
+    // Tokens are compared as text, so each has one form.
+    let fence = number(head, "x").filter(|fence| *fence >= 0).map(|fence| fence.to_string().into_bytes());
+    let stored = head.get(&b"x"[..]);
+    reader.expect(stored == fence.as_ref(), Record, named, "its fence is not a fencing token");
     let ends = number(head, "e");
     // The server has removed the messages of an expired thread, and the next call notes it.
     let has_expired = ends.is_some() && sums.messages == 0;

@@ -17,6 +17,7 @@ const PLANTED: &[Planted<&str>] = &[
     ("UPDATE larder.threads SET last_seq = 1, changed_seq = 0", Counter, "thread n a/s"),
     ("UPDATE larder.threads SET changed_seq = 99 WHERE session = 's'", Counter, "thread n a/s"),
     ("UPDATE larder.threads SET sweep_ms = NULL WHERE session = 'ending'", Index, "thread n a/ending"),
+    ("UPDATE larder.threads SET fence = -1 WHERE session = 's'", Record, "thread n a/s"),
     ("DELETE FROM larder.threads WHERE session = 's'", Reference, "message 2 of thread row"),
     ("DELETE FROM larder.threads WHERE session = 'cleared'", Reference, "event 3 of thread row"),
     ("UPDATE larder.messages SET body = '\\x00' WHERE seq = 2", Record, "message 2 of the thread n a/s"),
