@@ -57,7 +57,11 @@ const PLANTED: &[Planted<&str>] = &[
     ("UPDATE larder.blobs SET size = size - 262144 WHERE key = 'large'", Record, "blob n large"),
     ("UPDATE larder.blobs SET content = NULL WHERE key = 'large'", Record, "blob n large"),
     ("UPDATE larder.blobs SET crc = 0 WHERE key = 'large'", Checksum, "blob n large"),
-    ("DELETE FROM larder.blobs WHERE content IS NOT NULL", Reference, "content 2 in n"),
+    (
+        "DELETE FROM larder.blobs WHERE content IS NOT NULL; UPDATE larder.blob_chunks SET content = 2",
+        Reference,
+        "content 2 in n",
+    ),
     ("DELETE FROM larder.blob_chunks WHERE chunk = 1", Record, "blob n copy"),
     ("DELETE FROM larder.blob_chunks", Record, "blob n copy"),
     (
