@@ -127,9 +127,12 @@ fn trials_of_blobs(ignored: bool) -> Vec<Trial> {
         blobs::a_dropped_or_failed_write_leaves_no_chunks;
         blobs::an_abandoned_write_is_swept_after_an_hour_and_not_before;
         blobs::a_write_whose_chunks_are_lost_fails_and_changes_nothing;
+        blobs::a_write_from_before_a_crash_never_gets_the_content_of_a_later_one;
+        blobs::an_erasure_removes_the_bytes_that_a_sweep_uses;
         blobs::missing_and_altered_chunks_are_corrupt_and_never_short_data;
         blobs::a_write_keeps_few_pieces_of_its_body;
         blobs::a_read_keeps_few_chunks_and_no_transaction_between_polls;
+        blobs::a_blob_goes_through_one_connection_in_both_directions;
     ]
 }
 

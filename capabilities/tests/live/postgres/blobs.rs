@@ -18,6 +18,7 @@ use super::outage::namespace;
 use super::{drop_after, open, with_database};
 
 pub(crate) use memory::{
+    a_blob_goes_through_one_connection_in_both_directions,
     a_read_keeps_few_chunks_and_no_transaction_between_polls, a_write_keeps_few_pieces_of_its_body,
 };
 
@@ -169,6 +170,15 @@ pub(crate) async fn an_abandoned_write_is_swept_after_an_hour_and_not_before() {
         .await;
         assert_eq!(postgres.sweep().await.unwrap(), 0);
         assert_eq!(count(&mut admin, "blob_chunks").await, 151);
+        // A push without chunks says that a slow write goes on.
+        run(
+            &mut admin,
+            "UPDATE larder.blob_leftovers SET sweep_ms = larder.now_ms() + 9000;
+            SELECT larder.blob_push('n', content, 151, '{}', '{}', 3600000) FROM larder.blob_leftovers",
+        )
+        .await;
+        assert_eq!(count(&mut admin, "blob_leftovers WHERE sweep_ms > larder.now_ms() + 3500000").await, 1);
+        assert_eq!(count(&mut admin, "blob_chunks").await, 151);
         run(&mut admin, "UPDATE larder.blob_leftovers SET sweep_ms = sweep_ms - 3600000").await;
         // Another sweep uses the content.
         run(&mut admin, "BEGIN; SELECT FROM larder.blob_leftovers FOR UPDATE").await;
@@ -201,19 +211,13 @@ pub(crate) async fn a_write_whose_chunks_are_lost_fails_and_changes_nothing() {
             "DELETE FROM larder.blob_chunks WHERE chunk = 2",
             "UPDATE larder.blob_leftovers SET sweep_ms = 1",
         ] {
-            let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-            let pieces = stream::unfold(receiver, |mut receiver| async move {
-                let piece: Bytes = receiver.recv().await?;
-                Some((Ok(piece), receiver))
-            });
-            let put = blobs.put(&k, BlobBody::stream(pieces), BlobPutOptions::default());
+            let (sender, body) = sent();
+            let put = blobs.put(&k, body, BlobPutOptions::default());
             let (put, ()) = futures_util::join!(put, async {
                 for chunk in 0..8 {
                     sender.send(full.slice(chunk * CHUNK..(chunk + 1) * CHUNK)).unwrap();
                 }
-                while count(&mut admin, "blob_chunks").await < 2 + 8 {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
+                until_chunks(&mut admin, 2 + 8).await;
                 run(&mut admin, loss).await;
                 postgres.sweep().await.unwrap();
                 sender.send(full.slice(8 * CHUNK..)).unwrap();
@@ -233,6 +237,77 @@ pub(crate) async fn a_write_whose_chunks_are_lost_fails_and_changes_nothing() {
             )
             .await;
         }
+        postgres.close().await;
+    })
+    .await;
+}
+
+/// A body whose pieces a test sends one by one.
+fn sent() -> (tokio::sync::mpsc::UnboundedSender<Bytes>, BlobBody) {
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    let pieces = stream::unfold(receiver, |mut receiver| async move {
+        let piece: Bytes = receiver.recv().await?;
+        Some((Ok(piece), receiver))
+    });
+    (sender, BlobBody::stream(pieces))
+}
+
+async fn until_chunks(admin: &mut PgConnection, chunks: i64) {
+    while count(admin, "blob_chunks").await < chunks {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A server that crashes also forgets the numbers that it drew for commits that were not flushed.
+pub(crate) async fn a_write_from_before_a_crash_never_gets_the_content_of_a_later_one() {
+    with_database("blob_crashed", async |url: String| {
+        let (postgres, blobs, mut admin) = setup(&url).await;
+        let (before, after) = (body(1, 12 * CHUNK), body(2, 12 * CHUNK));
+        let ((old_sender, old_body), (new_sender, new_body)) = (sent(), sent());
+        let (old_key, new_key) = (key("before"), key("after"));
+        let old = blobs.put(&old_key, old_body, BlobPutOptions::default());
+        let new = blobs.put(&new_key, new_body, BlobPutOptions::default());
+        let sending = async {
+            old_sender.send(before.slice(..4 * CHUNK)).unwrap();
+            until_chunks(&mut admin, 4).await;
+            run(
+                &mut admin,
+                "DELETE FROM larder.blob_chunks; DELETE FROM larder.blob_leftovers;
+                SELECT setval('larder.blob_numbers', 1, false)",
+            )
+            .await;
+            // The later write begins now, because its body was empty before.
+            new_sender.send(after.slice(..4 * CHUNK)).unwrap();
+            until_chunks(&mut admin, 4).await;
+            old_sender.send(before.slice(4 * CHUNK..)).unwrap();
+            drop(old_sender);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            new_sender.send(after.slice(4 * CHUNK..)).unwrap();
+            drop(new_sender);
+        };
+        let (old, new, ()) = futures_util::join!(old, new, sending);
+        let error = old.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::NotApplied), "{error}");
+        new.unwrap();
+        assert!(blobs.get_bytes(&new_key).await.unwrap() == after);
+        postgres.close().await;
+    })
+    .await;
+}
+
+pub(crate) async fn an_erasure_removes_the_bytes_that_a_sweep_uses() {
+    with_database("blob_erased", async |url: String| {
+        let (postgres, blobs, mut admin) = setup(&url).await;
+        blobs.put_bytes(&key("large"), body(1, 9 * CHUNK)).await.unwrap();
+        blobs.delete(&key("large")).await.unwrap();
+        run(&mut admin, "UPDATE larder.blob_leftovers SET sweep_ms = 0").await;
+        run(&mut admin, "BEGIN; SELECT FROM larder.blob_leftovers FOR UPDATE").await;
+        let (erased, ()) = futures_util::join!(blobs.erase(), async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            run(&mut admin, "COMMIT").await;
+        });
+        erased.unwrap();
+        assert_eq!(count(&mut admin, "blob_chunks").await, 0);
         postgres.close().await;
     })
     .await;

@@ -11,7 +11,8 @@ use sqlx::PgConnection;
 
 use super::{CHUNK, body, key, rest, setup};
 use crate::postgres::connections::run;
-use crate::postgres::with_database;
+use crate::postgres::outage::namespace;
+use crate::postgres::{open, with_database};
 
 /// The bytes that one statement reads or writes.
 const STEP: usize = 4 * CHUNK;
@@ -102,6 +103,26 @@ pub(crate) async fn a_read_keeps_few_chunks_and_no_transaction_between_polls() {
         // The store has read at most three steps, so it meets a damage after them.
         run(&mut admin, "UPDATE larder.blob_chunks SET crc = 0 WHERE chunk = 12").await;
         assert_eq!(rest(read).await.unwrap_err().kind(), ErrorKind::Corrupt);
+        postgres.close().await;
+    })
+    .await;
+}
+
+/// Reads and writes share the only connection.
+pub(crate) async fn a_blob_goes_through_one_connection_in_both_directions() {
+    with_database("blob_one_connection", async |url: String| {
+        let postgres = open(&format!("{url}?pool_size=1")).await.unwrap();
+        let blobs = postgres.blobs(namespace());
+        let bytes = body(1, 40 * CHUNK + 1);
+        blobs.put_bytes(&key("a"), bytes.clone()).await.unwrap();
+        let both = futures_util::future::join_all(["b", "c", "d"].map(async |to: &'static str| {
+            let read = blobs.get(&key("a"), BlobGetOptions::default()).await.unwrap();
+            blobs.put(&key(to), BlobBody::stream(read.bytes), BlobPutOptions::default()).await.unwrap();
+        }));
+        tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+        for to in ["b", "c", "d"] {
+            assert!(blobs.get_bytes(&key(to)).await.unwrap() == bytes);
+        }
         postgres.close().await;
     })
     .await;
