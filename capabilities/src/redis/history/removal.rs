@@ -11,12 +11,12 @@ use redis::Value;
 use super::super::decode;
 use super::super::failure::corrupt;
 use super::super::script::{Call, millis};
-use super::address::Address;
+use super::address::{Address, with_fence};
 use super::index::Index;
 use super::message::stored;
 use super::read::at_the_cap;
 use super::scripts::REMOVE;
-use super::write::{with_condition, with_fence};
+use super::write::with_condition;
 
 const OPERATION: &str = "history.remove";
 
