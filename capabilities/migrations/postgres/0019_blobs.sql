@@ -57,9 +57,9 @@ CREATE FUNCTION larder.blob_push(
     in_namespace text, in_content bigint, in_first integer, crcs bigint[], chunks bytea[], keep_ms bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    -- The lock holds back the sweep.
+    -- The lock holds back the sweep. A content that was discarded stays so: the server may run a dropped call late.
     UPDATE larder.blob_leftovers l SET sweep_ms = larder.now_ms() + keep_ms
-    WHERE l.namespace = in_namespace AND l.content = in_content;
+    WHERE l.namespace = in_namespace AND l.content = in_content AND l.sweep_ms > 0;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
