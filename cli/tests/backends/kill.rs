@@ -190,7 +190,7 @@ impl Log {
     }
 
     fn running(&self) -> usize {
-        self.begins.lock().unwrap().len() - *self.ended.lock().unwrap()
+        self.begins.lock().unwrap().len().saturating_sub(*self.ended.lock().unwrap())
     }
 }
 
