@@ -44,15 +44,18 @@ pub(crate) fn as_child() -> Option<ExitCode> {
     std::env::var(schema::OPEN).ok().map(|url| schema::open_when_told(&url))
 }
 
+/// Makes a trial of each test, named after it.
+macro_rules! trials {
+    ($ignored:ident; $($test:path;)*) => { vec![$(trial(stringify!($test), $test, $ignored)),*] };
+}
+
 /// Runs the tests of this group.
 pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::log_capture::keep();
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let ignored = std::env::var("LARDER_POSTGRES_URL").is_err() && !required;
-    macro_rules! trials {
-        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
-    }
     let mut trials = trials![
+        ignored;
         a_dropped_future_never_poisons_the_pool;
         a_future_dropped_outside_every_runtime_releases_its_permit;
         connections::callers_share_the_connections_that_a_role_may_have;
@@ -119,10 +122,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
 }
 
 fn trials_of_blobs(ignored: bool) -> Vec<Trial> {
-    macro_rules! trials {
-        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
-    }
     trials![
+        ignored;
         blobs::a_reader_gets_the_old_bytes_for_ten_minutes_after_an_overwrite;
         blobs::a_dropped_or_failed_write_leaves_no_chunks;
         blobs::an_abandoned_write_is_swept_after_an_hour_and_not_before;
@@ -139,10 +140,8 @@ fn trials_of_blobs(ignored: bool) -> Vec<Trial> {
 /// Returns the tests that use a pool of the program.
 #[cfg(feature = "sqlx-interop")]
 fn trials_of_plans(ignored: bool) -> Vec<Trial> {
-    macro_rules! trials {
-        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
-    }
     trials![
+        ignored;
         plans::the_last_messages_are_read_backwards_and_no_others;
         plans::no_statement_reads_a_whole_thread_for_a_few_rows;
         plans::a_task_is_claimed_and_found_without_reading_the_board;

@@ -103,13 +103,17 @@ pub(crate) async fn a_reader_gets_the_old_bytes_for_ten_minutes_after_an_overwri
     .await;
 }
 
-/// Waits until the server runs no other statement on the database.
-async fn until_idle(admin: &mut PgConnection) {
-    let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-        AND pid <> pg_backend_pid() AND state <> 'idle' AND backend_type = 'client backend'";
-    while sqlx::query_scalar::<_, i64>(busy).fetch_one(&mut *admin).await.unwrap() > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+/// Waits until no session of the store is in a transaction or a statement.
+async fn until_idle(admin: &mut PgConnection, at_most: Duration) {
+    let busy = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+            AND (xact_start IS NOT NULL OR state <> 'idle')";
+    let idle = async {
+        while sqlx::query_scalar::<_, i64>(busy).fetch_one(&mut *admin).await.unwrap() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(at_most, idle).await.expect("a session stays busy");
 }
 
 /// Waits until no chunk and no content is left. A dropped beginning has no chunks, and its row stays for the
@@ -143,7 +147,7 @@ pub(crate) async fn a_dropped_or_failed_write_leaves_no_chunks() {
             }
         }
         // The server may run the last dropped statement late.
-        until_idle(&mut admin).await;
+        until_idle(&mut admin, Duration::from_secs(60)).await;
         if blobs.delete(&dropped).await.unwrap() {
             run(&mut admin, "UPDATE larder.blob_leftovers SET sweep_ms = 1").await;
             postgres.sweep().await.unwrap();
