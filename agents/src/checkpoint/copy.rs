@@ -230,8 +230,7 @@ impl Checkpointer {
     ) -> Result<(Vec<KeyValueItem>, Option<Key>)> {
         let query = KeyValueQuery::prefix(prefix).with_values();
         let page = PageRequest::first(PAGE_ITEMS_MAX).with_after(after);
-        let page = self.store.list_entries(&source.thread.bucket, &query, page).await;
-        let page = page.map_err(|error| error.in_operation(OPERATION))?;
+        let page = self.page(OPERATION, &source.thread.bucket, &query, page).await?;
         Ok((page.items, page.next))
     }
 

@@ -181,8 +181,7 @@ impl Checkpointer {
             Some(parent) => {
                 let query = KeyValueQuery::prefix(keys::children(namespace, parent));
                 let bucket = &namespace.thread.bucket;
-                let found = self.store.list_entries(bucket, &query, PageRequest::first(1)).await;
-                let found = found.map_err(|error| error.in_operation(OPERATION))?;
+                let found = self.page(OPERATION, bucket, &query, PageRequest::first(1)).await?;
                 let message = "the parent has a child already; read the newest checkpoint and continue it";
                 (!found.items.is_empty(), message)
             }

@@ -206,8 +206,7 @@ impl Checkpointer {
         let mut after: Option<Key> = None;
         loop {
             let page = PageRequest::first(1).with_after(after);
-            let page = self.store.list_entries(bucket, &query, page).await;
-            let page = page.map_err(|error| error.in_operation(operation))?;
+            let page = self.page(operation, bucket, &query, page).await?;
             let Some(item) = page.items.into_iter().next() else { return Ok(None) };
             let (id, record) = read_info(operation, namespace, &item)?;
             if !record.hidden {
@@ -228,8 +227,7 @@ impl Checkpointer {
         let query = KeyValueQuery::prefix(keys::infos(namespace)).descending().with_values();
         let after = before.map(|id| keys::info(namespace, id)).transpose()?;
         let page = PageRequest::first(LISTED).with_after(after);
-        let page = self.store.list_entries(&namespace.thread.bucket, &query, page).await;
-        let page = page.map_err(|error| error.in_operation(operation))?;
+        let page = self.page(operation, &namespace.thread.bucket, &query, page).await?;
         let infos = page.items.iter().map(|item| read_info(operation, namespace, item));
         Ok((infos.collect::<Result<_>>()?, page.next.is_some()))
     }
