@@ -20,8 +20,8 @@ use async_trait::async_trait;
 use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put, check_rename};
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    BlobVersionId, BlobVersions, Capabilities, Capability, Error, ErrorKind, Namespace, PresignRequest,
-    PresignedUrl, RenameMode, Result,
+    BlobVersionId, BlobVersions, Capabilities, Capability, Error, ErrorKind, Namespace, Outcome,
+    PresignRequest, PresignedUrl, RenameMode, Result,
 };
 
 use super::engine::Engine;
@@ -36,6 +36,12 @@ const STEP_CHUNKS: usize = 4;
 const READERS_MAX: Duration = Duration::from_secs(10 * 60);
 /// The time after which a write that sends no chunk is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Returns the error of a read whose task was cancelled.
+fn ended(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Unavailable, operation, "the runtime is shutting down")
+        .with_outcome(Outcome::NotApplied)
+}
 
 /// A [`BlobStore`] in a Postgres database: the blobs of one namespace.
 ///

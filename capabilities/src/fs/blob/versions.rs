@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use larder_agents::internal::{current_version, missing_version};
 use larder_kernel::{
     BlobGetOptions, BlobKey, BlobRead, BlobVersion, BlobVersionId, BlobVersions, Error, ErrorKind, Namespace,
     Outcome, Result,
@@ -32,15 +33,15 @@ pub(crate) const DELETE: &str = "blobs.delete_version";
 /// The earlier versions of a blob by their numbers, with their ids.
 type Numbers = BTreeMap<u64, String>;
 
-/// Returns the error for a version that does not exist.
-pub(crate) fn missing() -> Error {
-    Error::new(ErrorKind::NotFound, GET, "the version does not exist; list the versions of the key")
-        .with_field("blob_version")
-}
-
 fn numbers(folder: BorrowedFd<'_>) -> io::Result<Numbers> {
     let names = read_folder(folder)?;
     Ok(names.iter().filter_map(|(name, _)| decode_version(name.to_str().ok()?)).collect())
+}
+
+/// Returns the name of the file of an earlier version.
+fn file_of(folder: BorrowedFd<'_>, id: &str) -> io::Result<Option<String>> {
+    let found = numbers(folder)?.into_iter().find(|(_, kept)| kept == id);
+    Ok(found.map(|(number, id)| version_file(number, &id)))
 }
 
 /// Keeps the current file of a blob as an earlier version, for a write that then replaces or removes the
@@ -86,9 +87,8 @@ pub(super) fn forget(
         return Ok(());
     }
     let Some(versions) = open_versions(engine, path)? else { return Ok(()) };
-    let found = numbers(versions.as_fd())?.into_iter().find(|(_, id)| id == footer.etag.as_str());
-    let Some((number, id)) = found else { return Ok(()) };
-    engine.remove(versions.as_fd(), &version_file(number, &id))?;
+    let Some(file) = file_of(versions.as_fd(), footer.etag.as_str())? else { return Ok(()) };
+    engine.remove(versions.as_fd(), &file)?;
     flush(versions.as_fd())?;
     engine.prune(&versions_of(path), path.folders.len());
     flush(folder)
@@ -189,13 +189,12 @@ pub(crate) fn get(
 
 fn open_earlier(engine: &Engine, path: &BlobPath, version: &BlobVersionId) -> Result<(File, Footer)> {
     let io = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => missing(),
+        io::ErrorKind::NotFound => missing_version(),
         _ => failed(GET, error, Outcome::NotApplied),
     };
-    let folder = open_versions(engine, path).map_err(io)?.ok_or_else(missing)?;
-    let found = numbers(folder.as_fd()).map_err(io)?.into_iter().find(|(_, id)| id == version.as_str());
-    let (number, id) = found.ok_or_else(missing)?;
-    let file = open_file(folder.as_fd(), &version_file(number, &id)).map_err(io)?;
+    let folder = open_versions(engine, path).map_err(io)?.ok_or_else(missing_version)?;
+    let name = file_of(folder.as_fd(), version.as_str()).map_err(io)?.ok_or_else(missing_version)?;
+    let file = open_file(folder.as_fd(), &name).map_err(io)?;
     let footer = Footer::read(GET, &file)?;
     Ok((file, footer))
 }
@@ -227,17 +226,15 @@ fn remove(
     let io = |error| failed(DELETE, error, Outcome::NotApplied);
     let current = Current::open(DELETE, engine, path)?;
     if current.is(version.as_str()) {
-        let message = "the version is the current one; delete or overwrite the blob first";
-        return Err(Error::new(ErrorKind::Conflict, DELETE, message));
+        return Err(current_version());
     }
     let missing = || match current {
         Current::Damaged(error) => Err(error.with_outcome(Outcome::NotApplied)),
         Current::Missing | Current::Open(..) => Ok(false),
     };
     let Some(folder) = open_versions(engine, path).map_err(io)? else { return missing() };
-    let found = numbers(folder.as_fd()).map_err(io)?.into_iter().find(|(_, id)| id == version.as_str());
-    let Some((number, id)) = found else { return missing() };
-    if !engine.remove(folder.as_fd(), &version_file(number, &id)).map_err(io)? {
+    let Some(file) = file_of(folder.as_fd(), version.as_str()).map_err(io)? else { return missing() };
+    if !engine.remove(folder.as_fd(), &file).map_err(io)? {
         return Ok(false);
     }
     let folders = versions_of(path);
