@@ -151,9 +151,7 @@ struct Lines(BufWriter<File>);
 
 impl Lines {
     fn new() -> Result<Self, String> {
-        let file =
-            tempfile::tempfile().map_err(|error| format!("cannot create a temporary file: {error}"))?;
-        Ok(Self(BufWriter::new(file)))
+        Ok(Self(BufWriter::new(temporary_file()?)))
     }
 
     fn push(&mut self, message: &str) -> Result<(), String> {
@@ -164,6 +162,11 @@ impl Lines {
     fn finish(self) -> Result<File, String> {
         self.0.into_inner().map_err(|error| unwritable(error.error()))
     }
+}
+
+/// Creates a file that no other process can open.
+pub(super) fn temporary_file() -> Result<File, String> {
+    tempfile::tempfile().map_err(|error| format!("cannot create a temporary file: {error}"))
 }
 
 fn unwritable(error: &std::io::Error) -> String {
