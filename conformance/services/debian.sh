@@ -34,7 +34,8 @@ unpack_of_debian() {
 the log is $folder.log"
 }
 
-# Downloads packages of a release into the current folder, with separate package lists; with --closure also what they depend on.
+# Downloads packages of a release into the current folder, with separate package lists. With --closure, also what they depend on;
+# with --missing, only what the machine lacks of that.
 download_of_debian() {
     local release=$1 keys=/usr/share/keyrings/debian-archive-keyring.gpg mirror index options names
     shift
@@ -43,14 +44,14 @@ download_of_debian() {
     [ -e "$keys" ] || { echo "$keys is missing; install debian-archive-keyring"; return 1; }
     index=$(mktemp -d "$PWD/index.XXXXXX")
     mkdir -p "$index/lists/partial" "$index/cache/archives/partial"
-    : >"$index/status"
+    if [ "$1" = --missing ]; then cp /var/lib/dpkg/status "$index/status"; else : >"$index/status"; fi
     echo "deb [signed-by=$keys] $mirror $release main" >"$index/sources.list"
     options=(-qq -o APT::Sandbox::User=root -o "Dir::Etc::SourceList=$index/sources.list" -o Dir::Etc::SourceParts=-
         -o "Dir::State::Lists=$index/lists" -o "Dir::Cache=$index/cache" -o "Dir::State::Status=$index/status"
         -o Acquire::Retries=3 -o Acquire::Languages=none)
     apt-get "${options[@]}" update || return 1
     names=("$@")
-    if [ "$1" = --closure ]; then
+    if [ "$1" = --closure ] || [ "$1" = --missing ]; then
         shift
         # shellcheck disable=SC2207
         names=($(apt-get "${options[@]}" --simulate --no-install-recommends install "$@" |

@@ -129,6 +129,17 @@ fn containers_that_were_started_by_hand_keep_their_passwords() {
     assert!(!machine.exits(0, &["env", "postgres"]).contains(":larder@"));
 }
 
+/// An engine that does not respond is an error that names it. Neither another engine nor a native service
+/// takes its place.
+#[test]
+fn the_test_of_the_containers_fails_without_the_engine_of_the_environment() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/containers");
+    let output = Command::new(script).env("DOCKER_HOST", "unix:///nonexistent/engine").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("unix:///nonexistent/engine") && !said.contains("services:"), "{said}");
+}
+
 #[test]
 fn services_that_a_check_started_are_stopped_on_a_signal() {
     let machine = Machine::new();
