@@ -37,6 +37,10 @@ macro_rules! with_token {
         let fence = $removal.fence.or(Some($self.token));
         $self.inner.remove($thread, $removal.with_fence(fence)).await
     }};
+    ($self:ident $contract:ident update($thread:ident, $update:ident)) => {{
+        let fence = $update.fence.or(Some($self.token));
+        $self.inner.update($thread, $update.with_fence(fence)).await
+    }};
     ($self:ident $contract:ident clear($thread:ident, $fence:ident)) => {
         $self.inner.clear($thread, $fence.or(Some($self.token))).await
     };

@@ -160,7 +160,7 @@ async fn events(reader: &Reader<'_>, place: &Place, last: i64) -> Result<()> {
         let text = text_of(&event);
         let fields: Vec<&str> = text.splitn(7, ' ').collect();
         let numbers: Vec<i64> = fields.iter().take(6).filter_map(|field| field.parse().ok()).collect();
-        let [seq, kind @ 1..=5, .., up_to, _, _] = numbers[..] else {
+        let [seq, kind @ 1..=6, .., up_to, _, _] = numbers[..] else {
             reader.add(Record, named, "it cannot be decoded");
             continue;
         };

@@ -103,7 +103,7 @@ fn assert_refused(written: Result<()>, call: usize) {
         "{call} {error}"
     );
     assert!(
-        error.message().contains("has format 20; this release supports up to format 19"),
+        error.message().contains("has format 21; this release supports up to format 20"),
         "{call} {error}"
     );
     assert!(error.message().contains("`larder load` into a new database"), "{error}");
