@@ -4,8 +4,8 @@ use larder_kernel::limits::PAGE_ITEMS_MAX;
 use larder_kernel::storage::fenced;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, FencingToken, Forked, HistoryProviderExt as _,
-    IdempotencyKey, MessageUpdate, PageRequest, Removal, Result, RunId, Seq, StoredMessage, Thread,
-    ThreadInfo, Ttl,
+    IdempotencyKey, MessagePage, MessageUpdate, PageRequest, Removal, Result, RunId, Seq, StoredMessage,
+    Thread, ThreadInfo, Ttl,
 };
 
 use crate::handle::{handle, id};
@@ -74,9 +74,8 @@ impl History {
         self.append_many(thread, messages, AppendOptions::default().with_idempotency_key(key)).await
     }
 
-    /// Appends messages if the thread's last position is still `last`, as
-    /// [`thread_info`](larder_kernel::HistoryProvider::thread_info) returned it. Of two writers that read the
-    /// same state, exactly one succeeds.
+    /// Appends messages if the thread's last position is still `last`, which every read of messages returns.
+    /// Of two writers that read the same state, exactly one succeeds.
     ///
     /// ```
     /// use larder::ErrorKind;
@@ -87,12 +86,11 @@ impl History {
     /// # let stores = larder::open("memory:").await?;
     /// let history = stores.history()?;
     /// let thread = Thread::new("assistant", "session-1")?;
-    /// let last = history.thread_info(&thread).await?.last;
-    /// let seen = history.tail(&thread, 20).await?;
-    /// // …decide on an answer to what was seen…
-    /// history.append_if_last(&thread, last, [ChatMessage::assistant("Hello")]).await?;
+    /// let seen = history.tail_page(&thread, 20).await?;
+    /// // …decide on an answer to `seen.messages`…
+    /// history.append_if_last(&thread, seen.last, [ChatMessage::assistant("Hello")]).await?;
     ///
-    /// let lost = history.append_if_last(&thread, last, [ChatMessage::assistant("Hi")]).await;
+    /// let lost = history.append_if_last(&thread, seen.last, [ChatMessage::assistant("Hi")]).await;
     /// assert_eq!(lost.unwrap_err().kind(), ErrorKind::Conflict);
     /// # Ok(())
     /// # }
@@ -100,7 +98,7 @@ impl History {
     ///
     /// # Errors
     /// As [`append_many`](larder_kernel::HistoryProvider::append_many); `Conflict` if the thread has changed.
-    /// Then read the thread again, `thread_info` first.
+    /// Then read the thread again.
     pub async fn append_if_last(
         &self,
         thread: &Thread,
@@ -258,16 +256,25 @@ impl History {
     }
 
     /// Returns the newest `limit` messages, oldest first; at most 10,000. O(limit), for a thread of any
-    /// length.
+    /// length. Messages of more than 16 MiB are read in several calls.
     ///
     /// # Errors
     /// As [`tail`](larder_kernel::HistoryProvider::tail).
     pub async fn tail(&self, thread: &Thread, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.last_messages(thread, limit).await
+    }
+
+    /// Returns the newest `limit` messages in one page of at most 16 MiB, with the thread's last position in
+    /// the same snapshot. See [`append_if_last`](Self::append_if_last).
+    ///
+    /// # Errors
+    /// As [`tail`](larder_kernel::HistoryProvider::tail).
+    pub async fn tail_page(&self, thread: &Thread, limit: usize) -> Result<MessagePage> {
         self.provider().tail(thread, None, limit).await
     }
 
     /// Returns the newest `limit` messages before a position, oldest first: the next page when you read
-    /// backwards.
+    /// backwards. Messages of more than 16 MiB are read in several calls.
     ///
     /// # Errors
     /// As [`tail`](larder_kernel::HistoryProvider::tail).
@@ -277,7 +284,7 @@ impl History {
         before: Seq,
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
-        self.provider().tail(thread, Some(before), limit).await
+        self.messages_before(thread, Some(before), limit).await
     }
 
     /// Reads the whole thread into memory, page by page.

@@ -174,7 +174,7 @@ impl Conversations {
     pub(super) async fn last_50(&self, thread: &Thread, calls: u32) -> Outcome<f64> {
         let begun = Instant::now();
         for _ in 0..calls {
-            let found = self.history.tail(thread, None, 50).await?.len();
+            let found = self.history.tail(thread, None, 50).await?.messages.len();
             if found != 50 {
                 return Err(format!("a read of the last 50 messages returned {found}").into());
             }

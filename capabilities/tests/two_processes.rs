@@ -124,7 +124,7 @@ async fn read_all(history: &SqliteHistoryProvider, thread: &Thread) -> Vec<Store
     let mut messages: Vec<StoredMessage> = Vec::new();
     loop {
         let after = messages.last().map_or(Seq::MIN, |message| message.seq);
-        let page = history.page_after(thread, after, 997).await.unwrap();
+        let page = history.page_after(thread, after, 997).await.unwrap().messages;
         if page.is_empty() {
             return messages;
         }

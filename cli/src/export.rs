@@ -129,15 +129,15 @@ async fn write(history: &Arc<dyn HistoryProvider>, thread: &Thread, to: impl Wri
     let (mut after, mut messages) = (Seq::MIN, 0);
     loop {
         let page = history.page_after(thread, after, PAGE).await.map_err(|error| error.to_string())?;
-        for stored in &page {
+        for stored in &page.messages {
             for line in to_lines(&stored.message).map_err(|error| error.to_string())? {
                 writeln!(to, "{line}")?;
             }
             messages += 1;
         }
-        match page.last() {
-            Some(last) if page.len() == PAGE => after = last.seq,
-            _ => break,
+        match page.next(PAGE) {
+            Some(next) => after = next,
+            None => break,
         }
     }
     to.flush()?;

@@ -60,7 +60,7 @@ pub use storage::graph::{
 };
 pub use storage::history::{
     AppendOptions, Appended, AuthorSet, AuthorTerms, Forked, HistoryEvent, HistoryEventKind, HistoryEvents,
-    HistoryProvider, HistoryProviderExt, MessageFilter, MessageSelector, MessageUpdate, Removal,
+    HistoryProvider, HistoryProviderExt, MessageFilter, MessagePage, MessageSelector, MessageUpdate, Removal,
     RemovalTarget, Removed, Replaced, Replacement, StoredMessage, ThreadInfo, Ttl, Updated,
 };
 pub use storage::key_value::{

@@ -34,6 +34,8 @@ pub const BATCH_MESSAGES_MAX: usize = 1_000;
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The maximum total size of one append or one replacement, in the same measure.
 pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The maximum total size of the messages of one read, in the same measure.
+pub const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The maximum time for which a store keeps the messages of a pop with an idempotency key.
 pub const POPPED_KEPT_MAX: Duration = Duration::from_secs(600);
 /// The greatest fencing token of a write: 2^63 - 1.

@@ -50,7 +50,7 @@ async fn works(url: &str) -> Result<()> {
     history.erase().await?;
     let mut events = history.subscribe(&thread, Seq::ZERO).await?;
     history.append(&thread, ChatMessage::user("Hello")).await?;
-    assert_eq!(history.tail(&thread, None, 10).await?.len(), 1);
+    assert_eq!(history.tail(&thread, None, 10).await?.messages.len(), 1);
     assert_eq!(events.next().await.unwrap()?.seq, Seq::new(1));
     drop(events);
     history.erase().await

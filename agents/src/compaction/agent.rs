@@ -266,8 +266,9 @@ impl CompactionAgent {
         let (mut after, mut bytes) = (Seq::MIN, 0);
         loop {
             let page = self.history.page_after(thread, after, PAGE).await?;
-            after = page.last().map_or(after, |stored| stored.seq);
-            let ended = page.len() < PAGE || after >= last;
+            after = page.messages.last().map_or(after, |stored| stored.seq);
+            let ended = page.next(PAGE).is_none() || after >= last;
+            let page = page.messages;
             bytes += page.iter().map(|stored| check::size(stored.message.size_bytes())).sum::<u64>();
             read.extend(page.into_iter().filter(|stored| stored.seq <= last));
             if ended || bytes > self.config.input_bytes_max {

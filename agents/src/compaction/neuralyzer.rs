@@ -254,9 +254,11 @@ pub(crate) async fn erase(
     // up to position 0, are written again.
     let end = up_to.max(Seq::ZERO);
     let mut kept = Vec::new();
-    if up_to < end {
-        let page = history.page_after(thread, up_to, BATCH_MESSAGES_MAX).await?;
-        let stays = page.into_iter().take_while(|stored| stored.seq <= end);
+    let mut after = (up_to < end).then_some(up_to);
+    while let Some(from) = after {
+        let page = history.page_after(thread, from, BATCH_MESSAGES_MAX).await?;
+        after = page.next(BATCH_MESSAGES_MAX).filter(|next| *next < end);
+        let stays = page.messages.into_iter().take_while(|stored| stored.seq <= end);
         kept.extend(stays.map(|stored| Arc::unwrap_or_clone(stored.message)));
     }
     history.replace(thread, Replacement::new(end, kept).with_seen(seen.max(end))).await?;

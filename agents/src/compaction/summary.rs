@@ -127,12 +127,12 @@ pub(super) async fn is_current(
     summary: &Summary,
 ) -> Result<bool> {
     let after = Seq::new(summary.up_to.get().saturating_add(1));
-    let last = history.tail(thread, Some(after), 1).await?;
+    let last = history.tail(thread, Some(after), 1).await?.messages;
     let (Some(last), Some(covers)) = (last.first(), summary.covers) else { return Ok(!last.is_empty()) };
     if MessageMark::from(last) != covers.last {
         return Ok(false);
     }
     let before = Seq::new(covers.first.seq.get().saturating_sub(1));
-    let first = history.page_after(thread, before, 1).await?;
+    let first = history.page_after(thread, before, 1).await?.messages;
     Ok(first.first().map(MessageMark::from) == Some(covers.first))
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larder_kernel::{
-    CompactionStrategy, HistoryProvider, Reach, Result, Seq, StoredMessage, Thread, Window, WindowMessage,
-    check,
+    CompactionStrategy, HistoryProvider, MessagePage, Reach, Result, Seq, StoredMessage, Thread, Window,
+    WindowMessage, check,
 };
 
 use super::memory::MemoryFilter;
@@ -78,16 +78,17 @@ impl Reader<'_> {
         let mut after = self.after.unwrap_or(Seq::MIN);
         loop {
             let page = self.history.page_after(self.thread, after, PAGE_MESSAGES_MAX).await?;
-            let full = page.len() == PAGE_MESSAGES_MAX;
+            let next = page.next(PAGE_MESSAGES_MAX);
             back.pages += 1;
-            back.messages_read += check::size(page.len());
-            let last = page.last().map(|last| last.seq);
-            for (stage, messages) in back.stages.iter_mut().zip(self.pass(page, Order::Forward).await?) {
+            back.messages_read += check::size(page.messages.len());
+            for (stage, messages) in
+                back.stages.iter_mut().zip(self.pass(page.messages, Order::Forward).await?)
+            {
                 stage.extend(messages);
             }
-            match last {
-                Some(last) if full => after = last,
-                _ => return Ok(()),
+            match next {
+                Some(next) => after = next,
+                None => return Ok(()),
             }
         }
     }
@@ -99,30 +100,29 @@ impl Reader<'_> {
             size = self.page_size(back, size);
             let page = self.page_before(before, size).await?;
             back.pages += 1;
-            back.messages_read += check::size(page.len());
-            let short = page.len() < size;
-            let first = page.first().map(|first| first.seq);
-            let covered = self.after.is_some_and(|after| first.is_some_and(|first| first <= after));
-            let page = self.limit(page, back);
+            back.messages_read += check::size(page.messages.len());
+            let previous = page.previous(size);
+            let covered = self.after.is_some_and(|after| previous.is_some_and(|first| first <= after));
+            let page = self.limit(page.messages, back);
             let stages = self.pass(page, Order::Backward).await?;
             self.measure(back, stages.last().map_or(&[], Vec::as_slice));
             for (stage, messages) in back.stages.iter_mut().zip(stages) {
                 stage.extend(messages);
             }
-            if short || covered || back.memory_full || back.lookback.is_enough(self.reach) {
+            if previous.is_none() || covered || back.memory_full || back.lookback.is_enough(self.reach) {
                 return Ok(());
             }
             if self.scan_left(back) == Some(0) {
                 back.scan_ended = true;
                 return Ok(());
             }
-            before = first;
+            before = previous;
         }
     }
 
     /// Reads the page before a position. The store applies the filter, so it returns no message that the
     /// memory hides.
-    async fn page_before(&self, before: Option<Seq>, size: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_before(&self, before: Option<Seq>, size: usize) -> Result<MessagePage> {
         if self.filter.is_empty() {
             self.history.tail(self.thread, before, size).await
         } else {

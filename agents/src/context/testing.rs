@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use larder_kernel::{
-    Capabilities, HistoryProvider, Namespace, OptionSet, Result, Store, StoredMessage, check, forward,
+    Capabilities, HistoryProvider, MessagePage, Namespace, OptionSet, Result, Store, check, forward,
 };
 
 #[derive(Debug)]
@@ -22,10 +22,10 @@ impl CountingHistory {
         Self { inner, messages, reads, writes }
     }
 
-    fn counted(&self, messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
-        self.messages.fetch_add(check::size(messages.len()), Ordering::SeqCst);
+    fn counted(&self, page: MessagePage) -> MessagePage {
+        self.messages.fetch_add(check::size(page.messages.len()), Ordering::SeqCst);
         self.reads.fetch_add(1, Ordering::SeqCst);
-        messages
+        page
     }
 
     /// Returns the numbers of messages read and of reads since the last call.

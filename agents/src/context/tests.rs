@@ -42,6 +42,23 @@ fn summaries() -> SummaryStore {
     SummaryStore::new(Arc::new(InMemoryKeyValueStore::new())).unwrap()
 }
 
+#[tokio::test]
+async fn a_window_of_more_than_one_page_is_complete() {
+    let whole = LimitedWindow::new().without_max_bytes();
+    let others = MemoryFilter::new().exclude_agent(AgentId::new("other").unwrap());
+    for (memory, expected) in
+        [(whole.clone(), 12), (whole.clone().read_last(11), 11), (whole.filtered(others), 12)]
+    {
+        let (history, config) = open();
+        for _ in 0..12 {
+            history.append(&thread(), ChatMessage::user("x".repeat(3 << 20))).await.unwrap();
+        }
+        let config = config.with_memory(memory).with_pipeline(Pipeline::new());
+        let window = AgentContext::new(config).unwrap().get_prompt_window(&session()).await.unwrap();
+        assert_eq!(window.messages.len(), expected);
+    }
+}
+
 fn summary(up_to: i64) -> Summary {
     Summary {
         up_to: Seq::new(up_to),

@@ -7,9 +7,9 @@ use larder_kernel::{
     Appended, BlobEntry, BlobInfo, BlobRead, BlobVersion, Board, BucketInfo, ChatMessage, Claim,
     CollectionInfo, DeletedEntity, Document, Entity, Forked, GraphCounts, GraphWritten, HistoryEvent,
     HistoryEventKind, KeyRevision, KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease,
-    Metadata, MetadataReport, Page, PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Removed,
-    Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage,
-    StoredRelationship, SubGraph, Task, ThreadInfo, Updated, UpsertReport,
+    MessagePage, Metadata, MetadataReport, Page, PrefixDeletion, PresignedUrl, PutReport, Reached,
+    Relationship, Removed, Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity,
+    StoredMessage, StoredRelationship, SubGraph, Task, ThreadInfo, Updated, UpsertReport,
 };
 
 /// The result of a store call, with its size.
@@ -110,6 +110,16 @@ weighs! {
         KeyValueEventKind::Put { value, .. } => value.len(),
         _ => 0,
     };
+}
+
+impl Answer for MessagePage {
+    fn bytes(&self) -> u64 {
+        self.messages.bytes()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.messages.rows()
+    }
 }
 
 impl<T: Answer> Answer for Vec<T> {

@@ -17,11 +17,11 @@ use larder_kernel::{
     EntityWrite, Error, FencingToken, Filter, Forked, GraphCondition, GraphCounts, GraphStore, GraphWritten,
     HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvents,
     KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease,
-    MessageFilter, MessageUpdate, Metadata, MetadataMode, MetadataReport, MetadataUpdate, Namespace,
-    NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PrefixDeletion, PresignRequest,
-    PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, RelationshipWrite,
-    Removal, Removed, RenameMode, Replaced, Replacement, Result, RetryOutcome, Revision, RunId, SearchHit,
-    SearchRequest, Seq, Store, StoredEntity, StoredMessage, StoredRelationship, SubGraph, Task, TaskId,
+    MessageFilter, MessagePage, MessageUpdate, Metadata, MetadataMode, MetadataReport, MetadataUpdate,
+    Namespace, NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PrefixDeletion,
+    PresignRequest, PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery,
+    RelationshipWrite, Removal, Removed, RenameMode, Replaced, Replacement, Result, RetryOutcome, Revision,
+    RunId, SearchHit, SearchRequest, Seq, Store, StoredEntity, StoredRelationship, SubGraph, Task, TaskId,
     TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, Updated, UpsertReport,
     VectorStore, WorkerId,
 };
@@ -112,13 +112,13 @@ forward! {
             .effect(Effect::Guarded, options.if_last.is_some())
             .effect(Effect::Repeatable, options.idempotency_key.is_some()),
         sum(&messages, ChatMessage::size_bytes);
-    around get_messages(thread: &Thread, offset: u64, limit: usize) -> Vec<StoredMessage> =
+    around get_messages(thread: &Thread, offset: u64, limit: usize) -> MessagePage =
         Call::read("history.get_messages");
-    around tail(thread: &Thread, before: Option<Seq>, limit: usize) -> Vec<StoredMessage> =
+    around tail(thread: &Thread, before: Option<Seq>, limit: usize) -> MessagePage =
         Call::read("history.tail");
     around tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize)
-        -> Vec<StoredMessage> = Call::read("history.tail_matching");
-    around page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage> =
+        -> MessagePage = Call::read("history.tail_matching");
+    around page_after(thread: &Thread, after: Seq, limit: usize) -> MessagePage =
         Call::read("history.page_after");
     around thread_info(thread: &Thread) -> ThreadInfo = Call::read("history.thread_info");
     around clear(thread: &Thread, fence: Option<FencingToken>) -> u64 = Call::write("history.clear");

@@ -100,7 +100,9 @@ impl Inference {
         let end = Seq::new(base.seen.get().saturating_add(1));
         let newest =
             self.history().tail(&self.thread(), Some(end), new.len().min(BATCH_MESSAGES_MAX)).await?;
-        let newest: Vec<_> = newest.into_iter().map(|stored| Arc::unwrap_or_clone(stored.message)).collect();
+        // One append fits into one page, so a page that left out messages has others than these.
+        let newest: Vec<_> =
+            newest.messages.into_iter().map(|stored| Arc::unwrap_or_clone(stored.message)).collect();
         if append_digest(&newest)? != append_digest(new)? {
             return Ok(None);
         }
@@ -155,7 +157,7 @@ impl Inference {
 
     /// Returns `true` if the thread has no message up to a position.
     async fn is_erased(&self, up_to: Seq) -> Result<bool> {
-        let first = self.history().get_messages(&self.thread(), 0, 1).await?;
+        let first = self.history().get_messages(&self.thread(), 0, 1).await?.messages;
         Ok(first.first().is_none_or(|first| first.seq > up_to))
     }
 
@@ -225,7 +227,7 @@ impl Inference {
             return Err(error.with_idempotent(true));
         }
         // An earlier attempt may have applied this replacement without the caller receiving the reply.
-        let first = self.history().get_messages(&self.thread(), 0, 1).await?;
+        let first = self.history().get_messages(&self.thread(), 0, 1).await?.messages;
         match first.first().and_then(|stored| Mark::of(&stored.message)) {
             Some(there) if there.id == mark.id => same(&there, mark),
             _ => Err(error),

@@ -66,9 +66,9 @@ impl Sessions {
         let after = self.count_after(source, summary.up_to, end).await?;
         // The positions of the copy are contiguous.
         let up_to = Seq::new(forked.last.get().saturating_sub(after));
-        let first = history.get_messages(target, 0, 1).await?;
+        let first = history.get_messages(target, 0, 1).await?.messages;
         let last = history.page_after(target, Seq::new(up_to.get().saturating_sub(1)), 1).await?;
-        let marks = first.first().map(MessageMark::from).zip(last.first().map(MessageMark::from));
+        let marks = first.first().map(MessageMark::from).zip(last.messages.first().map(MessageMark::from));
         let covers = marks.map(|(first, last)| Covered { first, last });
         let mut summaries = self.reader.summaries.clone();
         if let Some(ttl) = ttl {
@@ -83,10 +83,10 @@ impl Sessions {
         let mut count = 0;
         loop {
             let page = self.reader.history.page_after(thread, after, PAGE).await?;
-            let inside = page.iter().take_while(|stored| stored.seq <= end).count();
+            let inside = page.messages.iter().take_while(|stored| stored.seq <= end).count();
             count += i64::try_from(inside).unwrap_or(i64::MAX);
-            match page.last() {
-                Some(last) if inside == PAGE => after = last.seq,
+            match page.next(PAGE) {
+                Some(next) if inside == page.messages.len() => after = next,
                 _ => return Ok(count),
             }
         }

@@ -144,7 +144,7 @@ impl Reader {
         let walked = self.walk_back(thread, walk).await?;
         let first = match walked.messages.first() {
             Some(first) if walked.whole && walk.after.is_none() && !walked.limited => Some(first.clone()),
-            _ => self.history.get_messages(thread, 0, 1).await?.into_iter().next(),
+            _ => self.history.get_messages(thread, 0, 1).await?.messages.into_iter().next(),
         };
         self.with_summary(thread, walked, first).await
     }
@@ -231,10 +231,10 @@ impl Reader {
                 true => self.history.tail(thread, before, limit).await?,
                 false => self.history.tail_matching(thread, self.view.filter(), before, limit).await?,
             };
-            let (short, oldest) = (page.len() < limit, page.first().map(|stored| stored.seq));
+            let previous = page.previous(limit);
             read.pages += 1;
-            read.messages += size(page.len());
-            for stored in page.into_iter().rev() {
+            read.messages += size(page.messages.len());
+            for stored in page.messages.into_iter().rev() {
                 if walk.after.is_some_and(|after| stored.seq <= after) {
                     break 'pages (true, false);
                 }
@@ -250,13 +250,13 @@ impl Reader {
                 }
                 newest_first.push(stored);
             }
-            if short {
+            if previous.is_none() {
                 break (true, false);
             }
             if lookback.is_enough(walk.reach) && tokens.is_none_or(|tokens| further.is_enough(tokens)) {
                 break (false, false);
             }
-            before = oldest;
+            before = previous;
             limit = (limit * 2).min(LAST_PAGE);
         };
         newest_first.reverse();

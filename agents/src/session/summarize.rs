@@ -172,8 +172,8 @@ impl Job<'_> {
         let mut chunk = Vec::new();
         loop {
             let page = history.page_after(self.thread, after, PAGE).await?;
-            let ended = page.len() < PAGE;
-            for stored in page {
+            let ended = page.next(PAGE).is_none();
+            for stored in page.messages {
                 after = stored.seq;
                 if after > up_to {
                     break;

@@ -17,9 +17,9 @@ use larder_kernel::storage::history::{
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, FencingToken,
-    Forked, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, MessageUpdate, Namespace,
-    OptionSet, Page, PageRequest, Removal, Removed, Replaced, Replacement, RequestOption, Result, RunId, Seq,
-    SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
+    Forked, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, MessagePage, MessageUpdate,
+    Namespace, OptionSet, Page, PageRequest, Removal, Removed, Replaced, Replacement, RequestOption, Result,
+    RunId, Seq, SessionId, Store, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
@@ -46,7 +46,7 @@ type Threads = ShardedMap<Thread, ThreadState>;
 /// history.append(&thread, ChatMessage::assistant("Second shelf.")).await?;
 ///
 /// let newest = history.tail(&thread, None, 1).await?;
-/// assert_eq!(newest[0].message.text, "Second shelf.");
+/// assert_eq!(newest.messages[0].message.text, "Second shelf.");
 /// # Ok(())
 /// # }
 /// ```
@@ -86,9 +86,9 @@ impl InMemoryHistoryProvider {
         &self,
         thread: &Thread,
         check: impl Fn(Seq) -> Result<()>,
-        work: impl FnOnce(&ThreadState) -> Vec<StoredMessage>,
-    ) -> Result<Vec<StoredMessage>> {
-        let messages = self.threads.read(thread, |state| {
+        work: impl FnOnce(&ThreadState) -> MessagePage,
+    ) -> Result<MessagePage> {
+        let page = self.threads.read(thread, |state| {
             check(state.last())?;
             // Without a time to live, the clock is not needed.
             if state.has_life() {
@@ -98,7 +98,7 @@ impl InMemoryHistoryProvider {
             }
             Ok(work(state))
         });
-        messages.unwrap_or_else(|| check(Seq::ZERO).map(|()| Vec::new()))
+        page.unwrap_or_else(|| check(Seq::ZERO).map(|()| MessagePage::empty(Seq::ZERO)))
     }
 
     /// Runs `work` on the thread, and creates it if it was never used.
@@ -302,12 +302,12 @@ impl HistoryProvider for InMemoryHistoryProvider {
         })
     }
 
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         check_limit("history.get_messages", limit)?;
         self.read_messages(thread, |_| Ok(()), |state| state.window(offset, limit))
     }
 
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
         const OPERATION: &str = "history.tail";
         check_limit(OPERATION, limit)?;
         let check = |last| check_before(OPERATION, before, last);
@@ -320,13 +320,13 @@ impl HistoryProvider for InMemoryHistoryProvider {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         check_tail_matching(filter, limit)?;
         let check = |last| check_before("history.tail_matching", before, last);
         self.read_messages(thread, check, |state| state.tail_matching(thread, filter, before, limit))
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         const OPERATION: &str = "history.page_after";
         check_limit(OPERATION, limit)?;
         let check = |last| check_after(OPERATION, after, last);

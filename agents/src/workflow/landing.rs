@@ -106,11 +106,11 @@ impl Workflow {
         let mut said = Vec::new();
         loop {
             let page = self.history.page_after(thread, after, PAGE_ITEMS_MAX).await?;
-            let Some(last) = page.last() else { return Ok((said, after)) };
+            let Some(last) = page.messages.last() else { return Ok((said, after)) };
             after = last.seq;
-            let full = page.len() == PAGE_ITEMS_MAX;
-            said.extend(page.into_iter().map(|stored| Arc::unwrap_or_clone(stored.message)));
-            if !full {
+            let ended = page.next(PAGE_ITEMS_MAX).is_none();
+            said.extend(page.messages.into_iter().map(|stored| Arc::unwrap_or_clone(stored.message)));
+            if ended {
                 return Ok((said, after));
             }
         }

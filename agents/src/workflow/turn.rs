@@ -276,7 +276,7 @@ impl Workflow {
         };
         match most {
             Some(most) => {
-                let newest = self.history.tail(thread, None, most).await?;
+                let newest = self.history.last_messages(thread, most).await?;
                 Ok(newest.into_iter().map(WindowMessage::from).collect())
             }
             None => {

@@ -12,6 +12,7 @@
 
 mod append_batcher;
 mod events;
+mod info;
 mod lifetime;
 mod read;
 mod removal;
@@ -27,8 +28,8 @@ use larder_kernel::storage::history::{
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, FencingToken, Forked, HistoryEvents,
-    HistoryProvider, MessageFilter, MessageUpdate, Namespace, Page, PageRequest, Removal, Removed, Replaced,
-    Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
+    HistoryProvider, MessageFilter, MessagePage, MessageUpdate, Namespace, Page, PageRequest, Removal,
+    Removed, Replaced, Replacement, Result, RunId, Seq, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::engine::Engine;
@@ -76,17 +77,17 @@ impl PostgresHistoryProvider {
         thread: &Thread,
         range: Range,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         check_limit(operation, limit)?;
         let wanted = Wanted { address: self.address(thread), range, limit };
         let seen = self.engine.read(operation, &wanted, |sql, wanted| read::messages(sql, wanted)).await?;
-        let (position, last) = (range.position(), seen.last.unwrap_or(Seq::ZERO));
+        let last = seen.page.last;
         let checked = match range {
-            Range::Before(before) if seen.last.is_some() => check_before(operation, before, last),
+            Range::Before(before) => check_before(operation, before, last),
             Range::After(after) => check_after(operation, after, last),
-            Range::Before(_) | Range::Offset(_) => Ok(()),
+            Range::Offset(_) => Ok(()),
         };
-        self.explained(checked, position, last).await?;
+        self.explained(checked, range.position(), last).await?;
         self.settle(operation, &wanted.address, seen).await
     }
 
@@ -102,12 +103,7 @@ impl PostgresHistoryProvider {
     }
 
     /// Applies the effects of a read of messages on the thread's time to live.
-    async fn settle(
-        &self,
-        operation: &'static str,
-        address: &Address,
-        seen: Seen,
-    ) -> Result<Vec<StoredMessage>> {
+    async fn settle(&self, operation: &'static str, address: &Address, seen: Seen) -> Result<MessagePage> {
         let write = self.engine.write();
         if seen.expired {
             self.engine
@@ -118,7 +114,7 @@ impl PostgresHistoryProvider {
                 .read(operation, address, |sql, address| lifetime::refresh(sql, write, address, read_ms))
                 .await?;
         }
-        Ok(seen.messages)
+        Ok(seen.page)
     }
 }
 
@@ -168,11 +164,11 @@ impl HistoryProvider for PostgresHistoryProvider {
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         self.messages("history.get_messages", thread, Range::Offset(offset), limit).await
     }
 
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
         self.messages("history.tail", thread, Range::Before(before), limit).await
     }
 
@@ -182,25 +178,25 @@ impl HistoryProvider for PostgresHistoryProvider {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         const OPERATION: &str = "history.tail_matching";
         check_tail_matching(filter, limit)?;
         let (address, terms) = (self.address(thread), filter.terms(thread));
         let wanted = Matching { address, terms, before, limit };
         let seen = self.engine.read(OPERATION, &wanted, |sql, wanted| read::matching(sql, wanted)).await?;
-        let last = seen.last.unwrap_or(Seq::ZERO);
+        let last = seen.page.last;
         self.explained(check_before(OPERATION, before, last), before, last).await?;
         self.settle(OPERATION, &wanted.address, seen).await
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         self.messages("history.page_after", thread, Range::After(after), limit).await
     }
 
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
         let (address, write) = (self.address(thread), self.engine.write());
         let info =
-            self.engine.read("history.thread_info", &address, |sql, address| read::info(sql, write, address));
+            self.engine.read("history.thread_info", &address, |sql, address| info::info(sql, write, address));
         info.await
     }
 
@@ -288,7 +284,7 @@ impl HistoryProvider for PostgresHistoryProvider {
         let found = self
             .engine
             .read(OPERATION, &wanted, |sql, (namespace, agent, page)| {
-                read::threads(sql, namespace, agent.as_ref(), page)
+                info::threads(sql, namespace, agent.as_ref(), page)
             })
             .await?;
         Ok(Page::from_surplus(found, limit, |info| info.thread.clone()))
@@ -322,7 +318,7 @@ impl HistoryProvider for PostgresHistoryProvider {
             .read(OPERATION, &address, |sql, address| lifetime::notify_number(sql, write, address))
             .await?;
         let info =
-            self.engine.read(OPERATION, &address, |sql, address| read::info(sql, write, address)).await?;
+            self.engine.read(OPERATION, &address, |sql, address| info::info(sql, write, address)).await?;
         self.explained(after.check_resume(OPERATION, "after", info.last), Some(after), info.last).await?;
         Ok(events::follow(self.engine.clone(), address, number, after.anchored(info.last)))
     }

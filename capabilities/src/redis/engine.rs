@@ -14,7 +14,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join;
 use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outcome, Result};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
@@ -88,11 +87,6 @@ impl Engine {
         Capabilities::new(self.inner.durability).with(Capability::MultiProcess)
     }
 
-    /// Returns the format that this program reads and writes.
-    pub(crate) fn format(&self) -> i64 {
-        self.inner.format
-    }
-
     pub(crate) fn notifier(&self) -> &Notifier {
         &self.inner.notifier
     }
@@ -130,30 +124,6 @@ impl Engine {
             answer => answer,
         };
         answer.map_err(|failure| {
-            failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied)
-        })
-    }
-
-    /// As `fetch`, for two commands on keys in one slot. They do not see one snapshot.
-    pub(crate) async fn fetch_both(
-        &self,
-        operation: &'static str,
-        key: &[u8],
-        first: &Cmd,
-        second: &Cmd,
-    ) -> Result<(Value, Value)> {
-        let attempt = || async { self.inner.topology.holder(key)?.send_both(first, second).await };
-        let answers = match attempt().await {
-            Err(failure) if failure.is_lost_connection() => attempt().await,
-            answers => answers,
-        };
-        if let (Topology::Cluster(_), Err(failure)) = (&*self.inner.topology, &answers)
-            && failure.remedy() != Remedy::None
-        {
-            // The slot moved or is moving; each command finds its server separately.
-            return try_join(self.fetch(operation, key, first), self.fetch(operation, key, second)).await;
-        }
-        answers.map_err(|failure| {
             failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied)
         })
     }

@@ -29,8 +29,8 @@ use larder_kernel::storage::history::{
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, MessageUpdate, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement,
-    Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
+    MessageFilter, MessagePage, MessageUpdate, Namespace, Page, PageRequest, Removal, Removed, Replaced,
+    Replacement, Result, RunId, Seq, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::engine::Engine;
@@ -70,7 +70,7 @@ impl RedisHistoryProvider {
         thread: &Thread,
         range: Range,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         check_limit(operation, limit)?;
         read::messages(&self.engine, operation, &self.address(thread), range, limit).await
     }
@@ -115,12 +115,12 @@ impl HistoryProvider for RedisHistoryProvider {
         appended.map_err(|error| error.with_idempotent(repeatable))
     }
 
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         self.messages("history.get_messages", thread, Range::Offset(offset), limit).await
     }
 
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.messages("history.tail", thread, before.map_or(Range::Newest, Range::Before), limit).await
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
+        self.messages("history.tail", thread, Range::Before(before), limit).await
     }
 
     async fn tail_matching(
@@ -129,13 +129,13 @@ impl HistoryProvider for RedisHistoryProvider {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         check_tail_matching(filter, limit)?;
         let wanted = Matching { thread, filter, before, limit };
         matching::messages(&self.engine, &self.address(thread), &wanted).await
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         self.messages("history.page_after", thread, Range::After(after), limit).await
     }
 

@@ -30,8 +30,8 @@ use larder_kernel::storage::history::{
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, FencingToken, Forked, HistoryEvents,
-    HistoryProvider, MessageFilter, MessageUpdate, Namespace, Page, PageRequest, Removal, Removed, Replaced,
-    Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
+    HistoryProvider, MessageFilter, MessagePage, MessageUpdate, Namespace, Page, PageRequest, Removal,
+    Removed, Replaced, Replacement, Result, RunId, Seq, Thread, ThreadInfo, Ttl, Updated,
 };
 use rusqlite::Connection;
 
@@ -65,7 +65,7 @@ impl SqliteHistoryProvider {
         thread: &Thread,
         range: Range,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         check_limit(operation, limit)?;
         let fits_inline = range.fits_inline(limit);
         let read = move |sql: &Connection, address: &Address, budget: &mut ReadBudget| {
@@ -81,7 +81,7 @@ impl SqliteHistoryProvider {
         thread: &Thread,
         fits_inline: bool,
         read: R,
-    ) -> Result<Vec<StoredMessage>>
+    ) -> Result<MessagePage>
     where
         R: Fn(&Connection, &Address, &mut ReadBudget) -> Fallible<ReadOutcome> + Clone + Send + 'static,
     {
@@ -94,20 +94,23 @@ impl SqliteHistoryProvider {
                 self.engine.read(operation, move |sql| job(sql, &mut ReadBudget::unlimited())).await?
             };
             match outcome {
-                ReadOutcome::Messages { messages, refresh: None } => return Ok(messages),
+                ReadOutcome::Messages { page, refresh: None } => return Ok(page),
                 // Only a store that may write records the use and the expiry.
-                ReadOutcome::Messages { messages, .. } if self.engine.is_read_only() => return Ok(messages),
-                ReadOutcome::Expired if self.engine.is_read_only() => return Ok(Vec::new()),
-                ReadOutcome::Messages { messages, refresh: Some(refresh) } => {
-                    self.engine.write(operation, move |sql| refresh.apply(sql)).await?;
-                    return Ok(messages);
+                ReadOutcome::Messages { page, .. } if self.engine.is_read_only() => return Ok(page),
+                ReadOutcome::Expired { last } if self.engine.is_read_only() => {
+                    return Ok(MessagePage::empty(last));
                 }
-                ReadOutcome::Expired => {
+                ReadOutcome::Messages { page, refresh: Some(refresh) } => {
+                    self.engine.write(operation, move |sql| refresh.apply(sql)).await?;
+                    return Ok(page);
+                }
+                ReadOutcome::Expired { .. } => {
                     // The refresh of an earlier read may still be queued, and may have extended the thread's
                     // life.
-                    let row = self.expire(operation, thread).await?;
-                    if row.is_none_or(|row| row.messages == 0) {
-                        return Ok(Vec::new());
+                    match self.expire(operation, thread).await? {
+                        None => return Ok(MessagePage::empty(Seq::ZERO)),
+                        Some(row) if row.messages == 0 => return Ok(MessagePage::empty(row.last())),
+                        Some(_) => {}
                     }
                 }
             }
@@ -187,11 +190,11 @@ impl HistoryProvider for SqliteHistoryProvider {
         self.engine.write(OPERATION, job).await?
     }
 
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         self.messages("history.get_messages", thread, Range::Offset(offset), limit).await
     }
 
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
         self.messages("history.tail", thread, Range::Before(before), limit).await
     }
 
@@ -201,7 +204,7 @@ impl HistoryProvider for SqliteHistoryProvider {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         check_tail_matching(filter, limit)?;
         let wanted = Arc::new(Matching { terms: filter.terms(thread), before });
         let read = move |sql: &Connection, address: &Address, _: &mut ReadBudget| {
@@ -210,7 +213,7 @@ impl HistoryProvider for SqliteHistoryProvider {
         self.read("history.tail_matching", thread, false, read).await
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         self.messages("history.page_after", thread, Range::After(after), limit).await
     }
 

@@ -115,7 +115,7 @@ pub(crate) async fn readers_from_before_are_refused(
     let page = PageRequest::after(saved.task.task.position, 10);
     conflict("a page of tasks", tasks.list_tasks(&board(), &TaskQuery::default(), page).await);
     // Readers of the new data continue.
-    assert_eq!(history.page_after(&thread(), now.seq, 10).await.unwrap().len(), 0);
+    assert_eq!(history.page_after(&thread(), now.seq, 10).await.unwrap().messages.len(), 0);
     values.put_at(&bucket(), &key(), "next".into(), now.revision).await.unwrap();
     let step = Transition::to(TaskStatus::Succeeded).with_token(now.task.token);
     tasks.update_status(&board(), &now.task.task.id, step).await.unwrap();

@@ -267,7 +267,12 @@ async fn a_dropped_future_never_poisons_the_pool() {
             acknowledged += 1;
             let other = open(&url).await.unwrap();
             let namespace = Namespace::new("n").unwrap();
-            let seen = other.history(namespace.clone()).page_after(&thread, Seq::ZERO, 1_000).await.unwrap();
+            let seen = other
+                .history(namespace.clone())
+                .page_after(&thread, Seq::ZERO, 1_000)
+                .await
+                .unwrap()
+                .messages;
             let kept = seen.iter().filter(|stored| stored.message.text == "kept").count();
             assert_eq!(u64::try_from(kept).unwrap(), acknowledged, "an acknowledged append vanished");
             let value = other.key_value(namespace).get(&bucket, &key).await.unwrap().unwrap().value;

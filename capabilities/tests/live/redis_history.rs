@@ -102,11 +102,11 @@ async fn numbers_end() {
         assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
     }
     assert_eq!(store.thread_info(&thread).await.unwrap(), before);
-    assert_eq!(seqs(store.tail(&thread, Some(Seq::new(SEQ_MAX)), 1).await.unwrap()), [SEQ_MAX - 1]);
-    assert_eq!(seqs(store.page_after(&thread, Seq::new(SEQ_MAX - 1), 9).await.unwrap()), [SEQ_MAX]);
+    assert_eq!(seqs(store.tail(&thread, Some(Seq::new(SEQ_MAX)), 1).await.unwrap().messages), [SEQ_MAX - 1]);
+    assert_eq!(seqs(store.page_after(&thread, Seq::new(SEQ_MAX - 1), 9).await.unwrap().messages), [SEQ_MAX]);
     // The index of runs is exact at the maximum, too, and removals still get numbers.
     assert_eq!(store.clear_run(&thread, &run("r"), None).await.unwrap(), 2);
-    assert_eq!(seqs(store.tail(&thread, None, 9).await.unwrap()), [SEQ_MAX]);
+    assert_eq!(seqs(store.tail(&thread, None, 9).await.unwrap().messages), [SEQ_MAX]);
     assert_eq!(store.thread_info(&thread).await.unwrap().last.get(), SEQ_MAX + 1);
     store.erase().await.unwrap();
 }
@@ -131,13 +131,13 @@ async fn large_histories_are_stored_compressed(variable: &str) {
     // A part of the thread, its filter, its size and its copy are those of the plain messages.
     assert!(store.thread_info(&thread).await.unwrap().bytes > 300 * 8_990);
     let only = MessageFilter::new().include_agent(AgentId::new("a").unwrap());
-    let found = store.tail_matching(&thread, &only, None, 2).await.unwrap();
+    let found = store.tail_matching(&thread, &only, None, 2).await.unwrap().messages;
     assert_eq!(found.iter().map(|stored| &*stored.message.text).collect::<Vec<_>>(), [text(298), text(299)]);
     let fork = Thread::new("agent", "fork").unwrap();
     store.fork(&thread, &fork, None, None).await.unwrap();
     assert_eq!(
-        store.tail(&fork, None, 1).await.unwrap()[0].message,
-        store.tail(&thread, None, 1).await.unwrap()[0].message
+        store.tail(&fork, None, 1).await.unwrap().messages[0].message,
+        store.tail(&thread, None, 1).await.unwrap().messages[0].message
     );
     store.erase().await.unwrap();
 }
@@ -186,7 +186,7 @@ async fn filtered_beside_removals() {
         })
     };
     while !writer.is_finished() {
-        let found = store.tail_matching(&thread, &only, None, 100).await.unwrap();
+        let found = store.tail_matching(&thread, &only, None, 100).await.unwrap().messages;
         let texts: Vec<&str> = found.iter().map(|stored| stored.message.text.as_str()).collect();
         assert_eq!((texts.len(), texts[4]), (5, "newest"), "{texts:?}");
         assert!(texts[..4].iter().all(|text| *text == texts[0]), "{texts:?}");

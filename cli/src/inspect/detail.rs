@@ -70,9 +70,9 @@ fn properties(metadata: &Metadata) -> String {
 
 async fn messages(stores: &Stores, thread: &Thread) -> Result<Found> {
     let found = stores.set().history()?.tail(thread, None, ITEMS).await?;
-    let cut = found.len() == ITEMS;
+    let cut = found.previous(ITEMS).is_some();
     let mut lines = Vec::new();
-    for stored in found {
+    for stored in found.messages {
         let message = &stored.message;
         lines.push(format!("{}  {}  {}", stored.seq, at(Some(message.created_at)), message.role.as_str()));
         lines.extend(message.text.lines().map(|line| format!("    {line}")));

@@ -152,7 +152,7 @@ async fn threads(stores: &Stores, limit: usize) -> Result<Listed<ThreadRow>> {
                 session: info.thread.session.to_string(),
                 messages: info.messages,
                 bytes: info.bytes,
-                last_at: last.first().map(|stored| stored.message.created_at),
+                last_at: last.messages.first().map(|stored| stored.message.created_at),
             })
         }
     });

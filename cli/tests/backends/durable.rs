@@ -16,8 +16,8 @@ use larder::Registry;
 use larder_cli::{durable, url};
 use larder_conformance::{Effort, OpenOptions, StoreSet, Verdict};
 use larder_kernel::{
-    AppendOptions, Appended, ChatMessage, HistoryProvider, Namespace, Removal, RemovalTarget, Removed,
-    Result, Seq, StoredMessage, Thread, forward,
+    AppendOptions, Appended, ChatMessage, HistoryProvider, MessagePage, Namespace, Removal, RemovalTarget,
+    Removed, Result, Seq, Thread, forward,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::sync::mpsc;
@@ -166,7 +166,7 @@ impl HistoryProvider for Lossy {
         Ok(Removed::new(count, Seq::new(last)))
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         // A read right after an acknowledgement has to wait for the write.
         while self.waiting.load(Ordering::SeqCst) > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use larder_kernel::{
     AppendOptions, Capabilities, ChatMessage, Contract, FencingToken, HistoryProvider, IdempotencyKey,
-    MessageUpdate, Removal, Replacement, Result, RunId, Seq, StoredMessage, Thread,
+    MessagePage, MessageUpdate, Removal, Replacement, Result, RunId, Seq, StoredMessage, Thread,
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,10 @@ pub(crate) enum Answer {
         first: i64,
         last: i64,
     },
-    Messages(Vec<(i64, u32)>),
+    Messages {
+        messages: Vec<(i64, u32)>,
+        last: i64,
+    },
     Info {
         messages: u64,
         bytes: u64,
@@ -206,8 +209,8 @@ fn placed(stored: &[StoredMessage]) -> Vec<(i64, u32)> {
     stored.iter().map(|stored| (stored.seq.get(), number_in(&stored.message.text, "m"))).collect()
 }
 
-fn seen(stored: &[StoredMessage]) -> Answer {
-    Answer::Messages(placed(stored))
+fn seen(page: &MessagePage) -> Answer {
+    Answer::Messages { messages: placed(&page.messages), last: page.last.get() }
 }
 
 /// Returns the token of a write: none at first, and later a number that grows with the client's calls.
@@ -310,7 +313,7 @@ impl Subject for OneThread {
             }
             Op::Update { seq, was, id, fence } => {
                 let before = Seq::new(seq.saturating_sub(1));
-                let found = store.page_after(&thread, before, 1).await?;
+                let found = store.page_after(&thread, before, 1).await?.messages;
                 let Some(stored) = found.first().filter(|_| placed(&found) == [(seq, was)]) else {
                     return Ok(Answer::Stale);
                 };
@@ -330,11 +333,10 @@ impl Subject for OneThread {
     fn learn(memory: &mut Memory, op: &Op, answer: &Answer) {
         match answer {
             Answer::Appended { first, last } => memory.places.extend(*first..=*last),
-            Answer::Messages(seen) => {
-                memory.places = seen.iter().map(|(seq, _)| *seq).collect();
-                memory.seen.clone_from(seen);
-                let last = memory.places.last().copied().unwrap_or(0);
-                memory.last = memory.last.max(last);
+            Answer::Messages { messages, last } => {
+                memory.places = messages.iter().map(|(seq, _)| *seq).collect();
+                memory.seen.clone_from(messages);
+                memory.last = *last;
             }
             // Only a call that reads or assigns the last number proves that the thread has no later events.
             Answer::Info { last, .. } | Answer::Popped { last, .. } | Answer::Updated { last } => {
@@ -412,7 +414,7 @@ impl Subject for OneThread {
     fn show_answer(_: &Op, answer: &Answer) -> String {
         match answer {
             Answer::Appended { first, last } => format!("at {first} to {last}"),
-            Answer::Messages(seen) => show_messages(seen),
+            Answer::Messages { messages, last } => format!("{}, last {last}", show_messages(messages)),
             Answer::Info { messages, bytes, last } => {
                 format!("{messages} messages, {bytes} bytes, last {last}")
             }

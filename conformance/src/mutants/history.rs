@@ -13,9 +13,9 @@ use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::storage::history::check_tail_matching;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, ErrorKind, FencingToken, Forked, HistoryEventKind,
-    HistoryEvents, HistoryProvider, MessageFilter, MessageUpdate, Namespace, Page, PageRequest, Removal,
-    RemovalTarget, Removed, Replaced, Replacement, Result, Revision, RunId, Seq, SessionId, Store,
-    StoredMessage, Thread, ThreadInfo, Ttl, Updated,
+    HistoryEvents, HistoryProvider, MessageFilter, MessagePage, MessageUpdate, Namespace, Page, PageRequest,
+    Removal, RemovalTarget, Removed, Replaced, Replacement, Result, Revision, RunId, Seq, SessionId, Store,
+    Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::serve::{SharedState, asleep, lock, serve};
@@ -162,16 +162,17 @@ impl Wrong {
         if self.defect == Defect::LimitZeroReturnsAll && limit == 0 { 1_000 } else { limit }
     }
 
-    fn read(&self, thread: &Thread, mut messages: Vec<StoredMessage>) -> Vec<StoredMessage> {
+    fn read(&self, thread: &Thread, mut page: MessagePage) -> MessagePage {
         if self.defect == Defect::CommitsLate {
             let hidden = self.memory.late.hidden(&self.place_of(thread));
-            messages.retain(|stored| !hidden.contains(&stored.seq));
+            page.messages.retain(|stored| !hidden.contains(&stored.seq));
         }
-        for stored in &mut messages {
+        for stored in &mut page.messages {
             stored.seq = self.shown(thread, stored.seq);
             stored.revision = Revision::at(self.shown(thread, revision_seq(stored.revision)));
         }
-        messages
+        page.last = self.shown(thread, page.last);
+        page
     }
 
     async fn append_in_pieces(
@@ -245,18 +246,19 @@ impl HistoryProvider for Wrong {
         Ok(answer)
     }
 
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         let thread = self.thread(thread)?;
         if self.defect == Defect::OrderedByTime {
             let mut all = self.inner.get_messages(&thread, 0, 1_000).await?;
-            all.sort_by_key(|stored| stored.message.created_at);
+            all.messages.sort_by_key(|stored| stored.message.created_at);
             let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-            return Ok(all.into_iter().skip(offset).take(limit).collect());
+            all.messages = all.messages.into_iter().skip(offset).take(limit).collect();
+            return Ok(all);
         }
         Ok(self.read(&thread, self.inner.get_messages(&thread, offset, self.limit(limit)).await?))
     }
 
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
         let thread = self.thread(thread)?;
         let before = before.map(|seq| self.asked(&thread, seq));
         let before = match self.defect {
@@ -265,7 +267,7 @@ impl HistoryProvider for Wrong {
         };
         let mut tail = self.inner.tail(&thread, before, self.limit(limit)).await?;
         if self.defect == Defect::TailNewestFirst {
-            tail.reverse();
+            tail.messages.reverse();
         }
         Ok(self.read(&thread, tail))
     }
@@ -276,7 +278,7 @@ impl HistoryProvider for Wrong {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         let thread = self.thread(thread)?;
         check_tail_matching(filter, limit)?;
         let before = if self.defect == Defect::MatchesIgnoreBefore { None } else { before };
@@ -291,15 +293,15 @@ impl HistoryProvider for Wrong {
             _ => 10_000,
         };
         let mut kept = self.inner.tail(&thread, before, looked_at).await?;
-        kept.retain(|stored| self.keeps(&thread, filter, &stored.message));
-        kept.drain(..kept.len().saturating_sub(limit));
+        kept.messages.retain(|stored| self.keeps(&thread, filter, &stored.message));
+        kept.messages.drain(..kept.messages.len().saturating_sub(limit));
         if self.defect == Defect::MatchesNewestFirst {
-            kept.reverse();
+            kept.messages.reverse();
         }
         Ok(self.read(&thread, kept))
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         let thread = self.thread(thread)?;
         let after = self.asked(&thread, after);
         let after = match self.defect {
@@ -376,7 +378,8 @@ impl HistoryProvider for Wrong {
         }
         removed.last = self.shown(&thread, removed.last);
         removed.seqs.iter_mut().for_each(|seq| *seq = self.shown(&thread, *seq));
-        removed.messages = self.read(&thread, removed.messages);
+        let page = MessagePage::new(removed.messages, removed.last);
+        removed.messages = self.read(&thread, page).messages;
         Ok(removed)
     }
 

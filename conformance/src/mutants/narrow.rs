@@ -8,6 +8,7 @@ mod graph;
 mod history;
 mod history_condition;
 mod history_fence;
+mod history_pages;
 mod history_removal;
 mod history_update;
 mod key_value;
@@ -29,6 +30,7 @@ pub(super) fn mutants() -> Vec<Mutant> {
         history::mutants(),
         history_condition::mutants(),
         history_fence::mutants(),
+        history_pages::mutants(),
         history_removal::mutants(),
         history_update::mutants(),
         vectors::mutants(),

@@ -16,6 +16,7 @@ mod idempotency;
 mod list;
 pub(crate) mod many;
 mod matching;
+mod pages;
 mod places;
 mod read;
 mod remove;
@@ -39,6 +40,7 @@ pub fn cases() -> Vec<Case> {
         conditions(),
         fences(),
         reading(),
+        paging(),
         matching(),
         clearing(),
         removing(),
@@ -138,6 +140,21 @@ fn reading() -> Vec<Case> {
         case!(History, "HIST-028", read::the_page_after_a_message_excludes_it),
         case!(History, "HIST-029", read::a_paging_reader_receives_each_message_once),
         case!(History, "HIST-030", read::a_page_of_0_is_empty),
+    ]
+}
+
+fn paging() -> Vec<Case> {
+    vec![
+        case!(History, "HIST-160", pages::a_page_ends_before_the_message_that_exceeds_16_mib),
+        case!(History, "HIST-161", pages::more_is_true_only_if_messages_were_left_out),
+        case!(History, "HIST-162", pages::forward_reads_leave_out_the_newest),
+        case!(History, "HIST-163", pages::the_tail_leaves_out_the_oldest),
+        case!(History, "HIST-164", pages::dropped_messages_do_not_count),
+        case!(History, "HIST-165", pages::a_reader_that_continues_gets_every_message_once),
+        case!(History, "HIST-166", pages::every_read_returns_the_last_number),
+        case!(History, "HIST-166", pages::messages_and_last_number_are_of_one_instant),
+        case!(History, "HIST-167", pages::a_read_counts_an_expiry),
+        case!(History, "HIST-168", pages::an_append_on_what_was_read_succeeds_once),
     ]
 }
 

@@ -10,8 +10,8 @@ use larder_agents::storage::{InMemoryHistoryProvider, MemoryBackend};
 use larder_conformance::{CaseOutcome, Harness, Level, OpenOptions, Report, StoreSet, Suite, Verdict};
 use larder_kernel::{
     AppendOptions, Appended, BlobStore, Capabilities, ChatMessage, Contract, Durability, FencingToken,
-    GraphStore, HistoryProvider, KeyValueStore, Namespace, OptionSet, RequestOption, Result, Seq, Store,
-    StoredMessage, TaskStore, Thread, ThreadInfo, VectorStore,
+    GraphStore, HistoryProvider, KeyValueStore, MessagePage, Namespace, OptionSet, RequestOption, Result,
+    Seq, Store, TaskStore, Thread, ThreadInfo, VectorStore,
 };
 
 /// A history with six of its thirteen methods, all of them correct.
@@ -48,15 +48,15 @@ impl HistoryProvider for SixMethods {
         self.0.append_many(thread, messages, options).await
     }
 
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         self.0.get_messages(thread, offset, limit).await
     }
 
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
         self.0.tail(thread, before, limit).await
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         self.0.page_after(thread, after, limit).await
     }
 

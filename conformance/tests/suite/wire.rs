@@ -12,8 +12,8 @@ use larder_kernel::{
     AppendOptions, Appended, BucketName, Capabilities, ChatMessage, Durability, Error, ErrorKind,
     HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueCondition,
     KeyValueEntry, KeyValueEvent, KeyValueEvents, KeyValuePutOptions, KeyValueStore, KeyValueWrite,
-    KeyValueWriteKind, Namespace, OptionSet, Outcome, Page, PageRequest, RequestOption, Result, Revision,
-    Seq, Store, StoredMessage, Thread,
+    KeyValueWriteKind, MessagePage, Namespace, OptionSet, Outcome, Page, PageRequest, RequestOption, Result,
+    Revision, Seq, Store, StoredMessage, Thread,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -198,7 +198,7 @@ impl HistoryProvider for Wire {
                     return Some((Ok(HistoryEvent::new(seq, kind)), (wire, thread, seq, page)));
                 }
                 match wire.page_after(&thread, after, 100).await {
-                    Ok(next) => page = next.into(),
+                    Ok(next) => page = next.messages.into(),
                     Err(_) if wire.defect == Defect::SkipsAfterLoss => after = Seq::new(after.get() + 2),
                     Err(_) if wire.defect == Defect::FallsSilent => std::future::pending().await,
                     Err(error) => return Some((Err(error), (wire, thread, after, page))),
@@ -209,7 +209,7 @@ impl HistoryProvider for Wire {
         .boxed())
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         let request = json!({
             "namespace": self.namespace, "call": "page", "thread": thread, "after": after, "limit": limit,
         });

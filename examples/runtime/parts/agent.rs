@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use larder::context::{AgentContext, WindowExplanation};
 use larder::{
-    AgentContextProtocol as _, AgentId, AppendOptions, ChatMessage, Claim, HistoryProvider, IdempotencyKey,
-    LanguageModel, LanguageModelRequest, Origin, Result, Role, RunId, SessionId, StoredMessage, TaskStatus,
-    WindowMessage,
+    AgentContextProtocol as _, AgentId, AppendOptions, ChatMessage, Claim, HistoryProvider,
+    HistoryProviderExt as _, IdempotencyKey, LanguageModel, LanguageModelRequest, Origin, Result, Role,
+    RunId, SessionId, StoredMessage, TaskStatus, WindowMessage,
 };
 
 use super::board::Board;
@@ -100,7 +100,7 @@ impl Agent {
     /// the session.
     async fn said(&self, run: &RunId) -> Result<Vec<StoredMessage>> {
         let thread = self.context.thread(&self.session);
-        let mut newest = self.history.tail(&thread, None, TASK_MESSAGES_MAX).await?;
+        let mut newest = self.history.last_messages(&thread, TASK_MESSAGES_MAX).await?;
         newest.retain(|stored| stored.message.run.as_ref() == Some(run));
         Ok(newest)
     }

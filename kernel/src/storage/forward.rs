@@ -40,11 +40,11 @@ macro_rules! forward {
         $crate::forward! {
             @[$($($generics)*)?] HistoryProvider for $type, $by;
             append_many(thread: &Thread, messages: Vec<ChatMessage>, options: AppendOptions) -> Appended;
-            get_messages(thread: &Thread, offset: u64, limit: usize) -> Vec<StoredMessage>;
-            tail(thread: &Thread, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
+            get_messages(thread: &Thread, offset: u64, limit: usize) -> MessagePage;
+            tail(thread: &Thread, before: Option<Seq>, limit: usize) -> MessagePage;
             tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize)
-                -> Vec<StoredMessage>;
-            page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage>;
+                -> MessagePage;
+            page_after(thread: &Thread, after: Seq, limit: usize) -> MessagePage;
             thread_info(thread: &Thread) -> ThreadInfo;
             clear(thread: &Thread, fence: Option<FencingToken>) -> u64;
             clear_run(thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> u64;

@@ -13,6 +13,7 @@ mod check;
 mod ext;
 mod fence;
 mod filter;
+mod page;
 mod removal;
 mod types;
 mod update;
@@ -27,6 +28,7 @@ pub use check::{
 pub use ext::HistoryProviderExt;
 pub use fence::{check_fence, check_token, fence_of, fenced_off};
 pub use filter::{AuthorSet, AuthorTerms, MessageFilter, MessageSelector};
+pub use page::{MessagePage, PageBytes};
 pub use removal::{Removal, RemovalTarget, Removed, check_remove, check_remove_at, check_removed_bytes};
 pub use types::{
     AppendOptions, Appended, Forked, HistoryEvent, HistoryEventKind, Replaced, Replacement, StoredMessage,
@@ -121,8 +123,9 @@ pub trait HistoryProvider: Store {
     /// erasure of the tasks, the tokens of claims begin again, and the thread refuses them: continue in a
     /// fork, which is not fenced.
     ///
-    /// A caller whose decision depends on what it read calls `thread_info` first, then reads the messages,
-    /// and appends with the `last` of `thread_info`. A change during the read makes the append fail.
+    /// A caller whose decision depends on what it read appends with the `last` of the page that it read. A
+    /// caller that needs several pages takes the `last` of the first one. A change during the reads makes the
+    /// append fail.
     ///
     /// "The same messages" means equal in every field except `created_at`, because a caller may set a new
     /// timestamp for a retry.
@@ -156,7 +159,15 @@ pub trait HistoryProvider: Store {
     ///   messages.
     /// - **HIST-023** A limit of 0 returns no messages.
     /// - **HIST-024** A call returns `limit` messages if the thread has that many from `offset` on, and
-    ///   otherwise all that remain.
+    ///   otherwise all that remain, apart from what `more` announces.
+    /// - **HIST-160** A read returns at most 16 MiB of messages, as measured by
+    ///   [`ChatMessage::size_bytes`], and ends only before a message that would exceed them.
+    /// - **HIST-161** `more` is `true` if and only if a read left out messages because of their size.
+    /// - **HIST-162** `get_messages` and `page_after` read from the oldest message on, and so leave out the
+    ///   newest.
+    ///
+    /// A page with a limit of at least 1 contains at least one message if the thread has one from `offset`
+    /// on, because a message has at most 4 MiB.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000.
@@ -167,7 +178,7 @@ pub trait HistoryProvider: Store {
     /// # Complexity
     /// O(limit) plus the cost of finding the offset, which may be logarithmic or O(offset). Prefer paging by
     /// `Seq`.
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         Err(Error::not_implemented("history.get_messages"))
     }
 
@@ -180,6 +191,8 @@ pub trait HistoryProvider: Store {
     ///   messages.
     /// - **HIST-101** With a `before` that names a generation, the call fails with `Conflict` if that is not
     ///   the thread's, or if the number is beyond the thread's last `Seq`.
+    /// - **HIST-163** `tail` and `tail_matching` read from the newest message backwards, and so leave out the
+    ///   oldest messages that would exceed 16 MiB.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000; `Conflict` as described above.
@@ -189,7 +202,7 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(limit), independent of the thread's length.
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
         Err(Error::not_implemented("history.tail"))
     }
 
@@ -211,6 +224,7 @@ pub trait HistoryProvider: Store {
     /// - **HIST-097** Messages written by a fork or a replacement are filtered by their authors in the same
     ///   way as appended messages.
     /// - **HIST-105** A `before` that names a generation is checked as in `tail`.
+    /// - **HIST-164** Messages that the filter drops do not count toward the 16 MiB.
     ///
     /// The store does not return the messages that the filter drops. Once the limit is reached, it reads no
     /// message older than the last one returned.
@@ -232,7 +246,7 @@ pub trait HistoryProvider: Store {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         Err(Error::not_implemented("history.tail_matching"))
     }
 
@@ -245,6 +259,13 @@ pub trait HistoryProvider: Store {
     /// - **HIST-030** A limit of 0 returns no messages.
     /// - **HIST-100** With an `after` of another generation than the thread's, or beyond the thread's last
     ///   `Seq`, the call fails with `Conflict`, except that no message follows [`Seq::MAX`].
+    /// - **HIST-165** A reader that continues while [`MessagePage::next`] or [`MessagePage::previous`] names
+    ///   a `Seq` gets every message exactly once, also of a thread that is larger than 16 MiB.
+    /// - **HIST-166** The `last` of every read is the `last` of `thread_info` in the state that the messages
+    ///   come from, also for a limit of 0 and for a thread without messages.
+    /// - **HIST-167** From the instant at which a thread expires, the `last` of a read counts the expiry.
+    /// - **HIST-168** An append with the `last` of a read as its `if_last` succeeds if and only if the thread
+    ///   has not changed since that read.
     ///
     /// # Errors
     /// `InvalidInput` for a limit over 10,000; `Conflict` as described above.
@@ -254,7 +275,7 @@ pub trait HistoryProvider: Store {
     ///
     /// # Complexity
     /// O(limit), independent of the thread's length.
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         Err(Error::not_implemented("history.page_after"))
     }
 

@@ -79,7 +79,7 @@ impl HistoryMemory {
         let thread = self.thread(conversation)?;
         let stored = match self.newest {
             Some(newest) => {
-                let tail = self.history.tail(&thread, None, newest).await?;
+                let tail = self.history.last_messages(&thread, newest).await?;
                 let result = |stored: &StoredMessage| stored.message.role == Role::Tool;
                 tail.into_iter().skip_while(result).collect()
             }

@@ -251,13 +251,13 @@ pub(crate) async fn a_redis_that_drops_keys() {
     says(&error, ErrorKind::Unsupported, &parts);
     says(&history.tail(&thread, None, 9).await.unwrap_err(), ErrorKind::Unsupported, &parts);
     set(&mut admin, "maxmemory-policy", "noeviction").await;
-    assert_eq!(history.tail(&thread, None, 9).await.unwrap().len(), 1);
+    assert_eq!(history.tail(&thread, None, 9).await.unwrap().messages.len(), 1);
 
     // Without memory a write is refused, and the error names the setting to raise.
     set(&mut admin, "maxmemory", "1").await;
     let error = history.append(&thread, ChatMessage::user("refused")).await.unwrap_err();
     says(&error, ErrorKind::ResourceExhausted, &["`maxmemory`", "raise it"]);
-    assert_eq!(history.tail(&thread, None, 9).await.unwrap().len(), 1);
+    assert_eq!(history.tail(&thread, None, 9).await.unwrap().messages.len(), 1);
 }
 
 pub(crate) async fn logins_that_age_refuses() {

@@ -9,15 +9,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
+use larder_kernel::check::size;
 use larder_kernel::limits::ID_BYTES_MAX;
 use larder_kernel::storage::history::{
-    check_append, check_remove, check_replace, check_tail_matching, check_update,
+    PageBytes, check_append, check_remove, check_replace, check_tail_matching, check_update,
 };
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, ErrorKind, FencingToken,
     Forked, HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter,
-    MessageUpdate, Namespace, Outcome, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced,
-    Replacement, Result, Role, RunId, Seq, Store, StoredMessage, Thread, ThreadInfo, Timestamp, Ttl, Updated,
+    MessagePage, MessageUpdate, Namespace, Outcome, Page, PageRequest, Removal, RemovalTarget, Removed,
+    Replaced, Replacement, Result, Role, RunId, Seq, Store, StoredMessage, Thread, ThreadInfo, Timestamp,
+    Ttl, Updated,
 };
 
 use super::ring::{KeyRing, Nonce, Place, corrupt};
@@ -170,6 +172,11 @@ impl Sealed<dyn HistoryProvider> {
         offload::run(operation, steps, open).await
     }
 
+    async fn open_page(&self, operation: &'static str, mut page: MessagePage) -> Result<MessagePage> {
+        page.messages = self.open(operation, page.messages).await?;
+        Ok(page)
+    }
+
     async fn seal(
         &self,
         operation: &'static str,
@@ -212,12 +219,12 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         answer
     }
 
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.open("history.get_messages", self.inner.get_messages(thread, offset, limit).await?).await
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
+        self.open_page("history.get_messages", self.inner.get_messages(thread, offset, limit).await?).await
     }
 
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.open("history.tail", self.inner.tail(thread, before, limit).await?).await
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
+        self.open_page("history.tail", self.inner.tail(thread, before, limit).await?).await
     }
 
     async fn tail_matching(
@@ -226,31 +233,37 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         filter: &MessageFilter,
         mut before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         const OPERATION: &str = "history.tail_matching";
         check_tail_matching(filter, limit)?;
-        let mut kept = Vec::new();
+        let (mut kept, mut bytes, mut last) = (Vec::new(), PageBytes::default(), None);
         let mut step = if limit == 0 { 0 } else { limit.clamp(STEP_MIN, STEP_MAX) };
         loop {
             let page =
                 self.inner.tail(thread, before, step).await.map_err(|error| error.in_operation(OPERATION))?;
-            let full = step > 0 && page.len() == step;
-            before = page.first().map(|stored| stored.seq);
-            for stored in self.open(OPERATION, page).await?.into_iter().rev() {
+            before = page.previous(step);
+            // A change during the scan makes a later append with the first position fail.
+            let last = *last.get_or_insert(page.last);
+            let mut more = false;
+            for stored in self.open(OPERATION, page.messages).await?.into_iter().rev() {
                 if kept.len() < limit && filter.keeps(thread, &stored.message) {
+                    more = !bytes.fits(size(stored.message.size_bytes()));
+                    if more {
+                        break;
+                    }
                     kept.push(stored);
                 }
             }
-            if !full || kept.len() >= limit {
+            if more || before.is_none() || kept.len() >= limit {
                 kept.reverse();
-                return Ok(kept);
+                return Ok(MessagePage::new(kept, last).with_more(more));
             }
             step = (2 * step).min(STEP_MAX);
         }
     }
 
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
-        self.open("history.page_after", self.inner.page_after(thread, after, limit).await?).await
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
+        self.open_page("history.page_after", self.inner.page_after(thread, after, limit).await?).await
     }
 
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {
@@ -269,9 +282,10 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         const OPERATION: &str = "history.remove";
         check_remove(&removal)?;
         if let RemovalTarget::Newest(newest) = removal.target {
-            // A pop of a message that no key opens would lose it, so the messages are opened first.
+            // A pop of a message that no key opens would lose it, so the messages are opened first. A pop of
+            // more than one page fails.
             let newest = self.inner.tail(thread, None, newest).await;
-            self.open(OPERATION, newest.map_err(|error| error.in_operation(OPERATION))?).await?;
+            self.open(OPERATION, newest.map_err(|error| error.in_operation(OPERATION))?.messages).await?;
         }
         let mut removed = self.inner.remove(thread, removal).await?;
         let messages = self.open(OPERATION, removed.messages).await;

@@ -63,7 +63,7 @@ async fn some_calls(layers: &Layers) {
     let history = history(&Scripted::default(), layers);
     let messages = vec![ChatMessage::user("secret text"); 2];
     history.append_many(&thread(), messages, AppendOptions::default()).await.unwrap();
-    assert_eq!(history.tail(&thread(), None, 10).await.unwrap().len(), 2);
+    assert_eq!(history.tail(&thread(), None, 10).await.unwrap().messages.len(), 2);
     let blobs = blobs(&Scripted::default(), layers);
     let key = BlobKey::new("secret-blob").unwrap();
     blobs.put_bytes(&key, value()).await.unwrap();

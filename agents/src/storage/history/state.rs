@@ -1,6 +1,7 @@
 //! The state of one thread.
 
 mod fence;
+mod read;
 mod removal;
 mod update;
 
@@ -12,8 +13,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::history::check_replace_at;
 use larder_kernel::{
     Appended, ChatMessage, Error, ErrorKind, FencingToken, Generation, HistoryEvent, HistoryEventKind,
-    IdempotencyKey, MessageFilter, Replaced, Replacement, Result, Revision, RunId, Seq, StoredMessage,
-    Thread, ThreadInfo, Ttl,
+    IdempotencyKey, Replaced, Replacement, Result, Revision, RunId, Seq, StoredMessage, Thread, ThreadInfo,
+    Ttl,
 };
 
 use super::events::{Event, EventKind};
@@ -150,41 +151,6 @@ impl ThreadState {
             self.keys.insert(key, (digest, answer));
         }
         Ok(answer)
-    }
-
-    pub(super) fn window(&self, offset: u64, limit: usize) -> Vec<StoredMessage> {
-        let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.messages.len());
-        self.messages.range(offset..).take(limit).map(|entry| self.stored(entry)).collect()
-    }
-
-    pub(super) fn tail(&self, before: Option<Seq>, limit: usize) -> Vec<StoredMessage> {
-        let end = self.index_before(before);
-        self.messages.range(end.saturating_sub(limit)..end).map(|entry| self.stored(entry)).collect()
-    }
-
-    pub(super) fn tail_matching(
-        &self,
-        thread: &Thread,
-        filter: &MessageFilter,
-        before: Option<Seq>,
-        limit: usize,
-    ) -> Vec<StoredMessage> {
-        let newest_first = self.messages.range(..self.index_before(before)).rev();
-        let kept = newest_first.filter(|entry| filter.keeps(thread, &entry.message));
-        let mut kept: Vec<StoredMessage> = kept.take(limit).map(|entry| self.stored(entry)).collect();
-        kept.reverse();
-        kept
-    }
-
-    fn index_before(&self, before: Option<Seq>) -> usize {
-        before.map_or(self.messages.len(), |before| {
-            self.messages.partition_point(|entry| entry.seq < before.get())
-        })
-    }
-
-    pub(super) fn after(&self, after: i64, limit: usize) -> Vec<StoredMessage> {
-        let later = self.messages.range(self.index_after(after)..);
-        later.take(limit).map(|entry| self.stored(entry)).collect()
     }
 
     /// Returns the messages up to a `Seq`, for a copy.

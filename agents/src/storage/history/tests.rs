@@ -3,6 +3,7 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use larder_kernel::{
     BlobKey, BlobRef, HistoryEvent, HistoryEventKind, HistoryProviderExt, IdempotencyKey, Revision,
+    StoredMessage,
 };
 
 use super::*;
@@ -23,6 +24,26 @@ async fn texts(history: &InMemoryHistoryProvider, thread: &Thread) -> Vec<(i64, 
 async fn events(history: &InMemoryHistoryProvider, thread: &Thread, count: usize) -> Vec<HistoryEvent> {
     let stream = history.subscribe(thread, Seq::MIN).await.unwrap();
     stream.take(count).map(std::result::Result::unwrap).collect().await
+}
+
+#[tokio::test]
+async fn convenience_methods_continue_after_a_page_of_16_mib() {
+    let history = InMemoryHistoryProvider::new();
+    let thread = thread("large");
+    for number in 1..=12 {
+        history.append(&thread, user(&"x".repeat(number << 18))).await.unwrap();
+    }
+    assert!(history.page_after(&thread, Seq::MIN, 100).await.unwrap().more);
+    let seqs = |messages: Vec<StoredMessage>| -> Vec<i64> {
+        messages.iter().map(|stored| stored.seq.get()).collect()
+    };
+    let numbers = |numbers: std::ops::RangeInclusive<i64>| numbers.collect::<Vec<_>>();
+    assert_eq!(seqs(history.all_messages(&thread).await.unwrap()), numbers(1..=12));
+    assert_eq!(seqs(history.last_messages(&thread, 100).await.unwrap()), numbers(1..=12));
+    assert_eq!(seqs(history.last_messages(&thread, 11).await.unwrap()), numbers(2..=12));
+    let before = history.messages_before(&thread, Some(Seq::new(12)), 9).await.unwrap();
+    assert_eq!(seqs(before), numbers(3..=11));
+    assert!(history.last_messages(&thread, 0).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -61,7 +82,7 @@ async fn an_expiry_is_a_clear_before_the_next_event_and_seq_continues() {
     let options = AppendOptions::default().with_ttl(Ttl::fixed(Duration::from_millis(20)));
     history.append_many(&thread, vec![user("a"), user("b")], options).await.unwrap();
     tokio::time::sleep(Duration::from_millis(40)).await;
-    assert!(history.tail(&thread, None, 10).await.unwrap().is_empty());
+    assert!(history.tail(&thread, None, 10).await.unwrap().messages.is_empty());
     assert_eq!(history.set_ttl(&thread, None, None).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(history.list_threads(None, PageRequest::default()).await.unwrap().items.is_empty());
     assert_eq!(history.clear(&thread, None).await.unwrap(), 0);

@@ -66,9 +66,9 @@ fn messages(store: &Arc<dyn HistoryProvider>, info: &ThreadInfo, skips: &Skips) 
     let pages = Pages::new(MESSAGES, move |page| {
         let (store, thread) = (Arc::clone(&store), thread.clone());
         Box::pin(async move {
-            let items = store.page_after(&thread, page.after.unwrap_or(Seq::MIN), page.limit).await?;
-            let next = items.last().filter(|_| items.len() == page.limit).map(|last| last.seq);
-            Ok(Page::new(items, next))
+            let found = store.page_after(&thread, page.after.unwrap_or(Seq::MIN), page.limit).await?;
+            let next = found.next(page.limit);
+            Ok(Page::new(found.messages, next))
         })
     });
     // The numbers of messages begin with 1.
@@ -79,4 +79,27 @@ fn messages(store: &Arc<dyn HistoryProvider>, info: &ThreadInfo, skips: &Skips) 
         let next = Seq::new(number(after).saturating_add(1));
         (next < last).then_some(next)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_kernel::{ChatMessage, HistoryProviderExt};
+
+    use super::*;
+    use crate::InMemoryHistoryProvider;
+
+    #[tokio::test]
+    async fn a_scan_continues_after_a_page_of_16_mib() {
+        let store: Arc<dyn HistoryProvider> = Arc::new(InMemoryHistoryProvider::new());
+        let thread = Thread::new("agent", "session").unwrap();
+        for _ in 0..12 {
+            store.append(&thread, ChatMessage::user("x".repeat(3 << 20))).await.unwrap();
+        }
+        let mut scan = HistoryScan::new(&store, &Skips::default());
+        for expected in 0..12 {
+            let Some(Record::Message(record)) = scan.next().await.unwrap() else { panic!("{expected}") };
+            assert_eq!(record.index, expected);
+        }
+        assert!(scan.next().await.unwrap().is_none());
+    }
 }

@@ -17,8 +17,9 @@ use super::super::engine::Engine;
 use super::super::engine::watched::Followed;
 use super::super::failure::{Fallible, corrupt};
 use super::Address;
+use super::info::info;
 use super::lifetime;
-use super::read::{decode, info};
+use super::read::decode;
 use crate::follow::{self, EventLog, OPERATION};
 
 /// The maximum number of events in one page.

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use larder_kernel::{
-    AgentId, AuthorTerms, ChatMessage, Namespace, PageRequest, Revision, Seq, StoredMessage, Thread,
-    ThreadInfo,
-};
+use larder_kernel::limits::READ_BYTES_MAX;
+use larder_kernel::{AuthorTerms, ChatMessage, MessagePage, Revision, Seq, StoredMessage};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::super::decode::{count, generation, parse_id};
+use super::super::decode::generation;
 use super::super::encode::{integer, length};
-use super::super::engine::{Write, begin_write};
 use super::super::failure::{Fallible, corrupt};
 use super::Address;
 
@@ -43,11 +40,8 @@ pub(super) struct Matching {
 }
 
 /// The messages that a read found, and its effects on the thread's time to live.
-#[derive(Default)]
 pub(super) struct Seen {
-    pub(super) messages: Vec<StoredMessage>,
-    /// The last position of the thread, unless the read needs no check of its position.
-    pub(super) last: Option<Seq>,
+    pub(super) page: MessagePage,
     /// True if the time to live has passed, and the expiry is not yet recorded as a clear event.
     pub(super) expired: bool,
     /// The time of the read, if it extends the thread's life; `None` on a standby, which cannot write.
@@ -56,26 +50,36 @@ pub(super) struct Seen {
 
 impl Seen {
     fn of(rows: &[PgRow]) -> Fallible<Self> {
-        let Some(first) = rows.first() else { return Ok(Self { last: Some(Seq::ZERO), ..Self::default() }) };
+        let Some(first) = rows.first() else { return Ok(Self::settled(MessagePage::empty(Seq::ZERO))) };
         let generation = generation(first.try_get(4)?);
         let (expired, last): (bool, i64) = (first.try_get(2)?, first.try_get(5)?);
-        let mut seen = Self {
-            messages: Vec::new(),
-            // The clear of an expired thread has the next number, even if it is not recorded yet.
-            last: Some(Seq::new(last + i64::from(expired)).in_generation(generation)),
-            expired,
-            refresh: first.try_get(3)?,
-        };
+        // The clear of an expired thread has the next number, even if it is not recorded yet.
+        let last = Seq::new(last + i64::from(expired)).in_generation(generation);
+        let mut page = MessagePage::empty(last);
         for row in rows {
-            if let Some(seq) = row.try_get(0)? {
-                let message = StoredMessage::new(Seq::new(seq), decode(row, 1)?);
-                let message = message.with_revision(Revision::at(Seq::new(row.try_get(6)?)));
-                seen.messages.push(message.in_generation(generation));
+            let Some(seq) = row.try_get(0)? else { continue };
+            if is_left_out(row)? {
+                page.more = true;
+                continue;
             }
+            let message = StoredMessage::new(Seq::new(seq), decode(row, 1)?);
+            let message = message.with_revision(Revision::at(Seq::new(row.try_get(6)?)));
+            page.messages.push(message.in_generation(generation));
         }
-        seen.messages.sort_unstable_by_key(|message| message.seq);
-        Ok(seen)
+        page.messages.sort_unstable_by_key(|message| message.seq);
+        Ok(Self { page, expired, refresh: first.try_get(3)? })
     }
+
+    /// Returns the result of a read that does not concern the thread's time to live.
+    fn settled(page: MessagePage) -> Self {
+        Self { page, expired: false, refresh: None }
+    }
+}
+
+/// Returns true if the row is of the first message that the limit on bytes leaves out. The server does not
+/// send its body.
+fn is_left_out(row: &PgRow) -> Fallible<bool> {
+    Ok(row.try_get::<Option<&[u8]>, _>(1)?.is_none())
 }
 
 /// The start time of the statement, which is the same everywhere in it.
@@ -90,6 +94,26 @@ macro_rules! now_ms {
 const FEW: usize = 128;
 /// The limit up to which a read uses the next statement, which repeats the number too.
 const MORE: usize = 1_024;
+
+// The statements contain the number.
+const _: () = assert!(READ_BYTES_MAX == 16_777_216);
+
+/// Selects the first messages of `$from` that fit into a page, and the first one that does not fit, without
+/// its body. The server reads no body that it does not send. A sum of `bigint` would be `numeric`, which is
+/// slow.
+macro_rules! within_the_limit_on_bytes {
+    ($order:literal, $from:expr) => {
+        concat!(
+            "SELECT seq, CASE WHEN total <= 16777216 THEN body END AS body, revision FROM (
+                SELECT seq, body, revision, bytes, sum(bytes::int) OVER (",
+            $order,
+            " ROWS UNBOUNDED PRECEDING) AS total FROM (",
+            $from,
+            ") asked
+             ) summed WHERE total - bytes <= 16777216"
+        )
+    };
+}
 
 /// Selects messages and the state of the thread. Each row contains the state; a thread without messages gives
 /// one row with only the state. The query promises no order of rows, so the client sorts them: a final sort
@@ -111,21 +135,28 @@ macro_rules! select_messages {
             " + t.ttl_ms AND NOT current_setting('transaction_read_only')::boolean THEN ",
             now_ms!(),
             " END, t.generation, t.last_seq, m.revision
-             FROM larder.threads t LEFT JOIN LATERAL (
-                SELECT seq, body, revision FROM (
-                    SELECT seq, body, coalesce(updated_by, placed_by, seq) AS revision FROM larder.messages
-                    WHERE namespace = $1 AND thread = t.id AND (t.expires_ms IS NULL OR t.expires_ms > ",
-            now_ms!(),
-            ") ",
-            $condition,
-            " ",
-            $order,
-            " LIMIT ",
-            $most,
-            ") few ",
-            $order,
-            " LIMIT $5
-             ) m ON true WHERE t.namespace = $1 AND t.agent = $2 AND t.session = $3"
+             FROM larder.threads t LEFT JOIN LATERAL (",
+            within_the_limit_on_bytes!(
+                $order,
+                concat!(
+                    "SELECT * FROM (
+                        SELECT seq, body, coalesce(updated_by, placed_by, seq) AS revision, bytes
+                        FROM larder.messages
+                        WHERE namespace = $1 AND thread = t.id
+                            AND (t.expires_ms IS NULL OR t.expires_ms > ",
+                    now_ms!(),
+                    ") ",
+                    $condition,
+                    " ",
+                    $order,
+                    " LIMIT ",
+                    $most,
+                    ") few ",
+                    $order,
+                    " LIMIT $5"
+                )
+            ),
+            ") m ON true WHERE t.namespace = $1 AND t.agent = $2 AND t.session = $3"
         )
     };
 }
@@ -138,17 +169,27 @@ macro_rules! select_newest {
         concat!(
             "SELECT seq, body,
                 (SELECT generation FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3),
-                revision
-             FROM (
-                SELECT seq, body, coalesce(updated_by, placed_by, seq) AS revision FROM larder.messages
-                WHERE namespace = $1 AND seq < $4 AND thread = (
-                    SELECT id FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3
-                        AND (expires_ms IS NULL OR (NOT ttl_refresh AND expires_ms > ",
-            now_ms!(),
-            ")))
-                ORDER BY seq DESC LIMIT ",
-            $most,
-            ") few ORDER BY seq DESC LIMIT $5"
+                revision,
+                (SELECT last_seq FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3)
+             FROM (",
+            within_the_limit_on_bytes!(
+                "ORDER BY seq DESC",
+                concat!(
+                    "SELECT * FROM (
+                        SELECT seq, body, coalesce(updated_by, placed_by, seq) AS revision, bytes
+                        FROM larder.messages
+                        WHERE namespace = $1 AND seq < $4 AND thread = (
+                            SELECT id FROM larder.threads
+                            WHERE namespace = $1 AND agent = $2 AND session = $3
+                                AND (expires_ms IS NULL OR (NOT ttl_refresh AND expires_ms > ",
+                    now_ms!(),
+                    ")))
+                        ORDER BY seq DESC LIMIT ",
+                    $most,
+                    ") few ORDER BY seq DESC LIMIT $5"
+                )
+            ),
+            ") newest"
         )
     };
 }
@@ -213,8 +254,8 @@ impl Range {
     }
 }
 
-/// Returns the newest messages, oldest first; none if the caller must run the other statement.
-async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: i64) -> Fallible<Vec<StoredMessage>> {
+/// Returns the newest messages; `None` if the caller must run the other statement.
+async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: i64) -> Fallible<Option<MessagePage>> {
     let select = if wanted.limit <= FEW {
         select_newest!("128")
     } else if wanted.limit <= MORE {
@@ -225,12 +266,20 @@ async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: i64) -> Fallibl
     let (namespace, agent, session) = wanted.address.key();
     let query = sqlx::query(select).bind(namespace).bind(agent).bind(session);
     let rows = query.bind(before).bind(length(wanted.limit)).fetch_all(sql).await?;
-    let stored = |row: &PgRow| {
+    let Some(first) = rows.first() else { return Ok(None) };
+    let generation = generation(first.try_get(2)?);
+    let mut page = MessagePage::empty(Seq::new(first.try_get(4)?).in_generation(generation));
+    for row in &rows {
+        if is_left_out(row)? {
+            page.more = true;
+            continue;
+        }
         let message = StoredMessage::new(Seq::new(row.try_get(0)?), decode(row, 1)?);
         let message = message.with_revision(Revision::at(Seq::new(row.try_get(3)?)));
-        Ok(message.in_generation(generation(row.try_get(2)?)))
-    };
-    rows.iter().rev().map(stored).collect()
+        page.messages.push(message.in_generation(generation));
+    }
+    page.messages.sort_unstable_by_key(|message| message.seq);
+    Ok(Some(page))
 }
 
 pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> BoxFuture<'c, Fallible<Seen>> {
@@ -241,9 +290,8 @@ pub(super) fn messages<'c>(sql: &'c mut PgConnection, wanted: &'c Wanted) -> Box
             && before.is_none_or(|before| before.generation().is_none())
         {
             let before = before.map_or(i64::MAX, Seq::get);
-            let messages = newest(sql, wanted, before).await?;
-            if !messages.is_empty() {
-                return Ok(Seen { messages, ..Seen::default() });
+            if let Some(page) = newest(sql, wanted, before).await? {
+                return Ok(Seen::settled(page));
             }
         }
         let (select, from) = wanted.range.select(wanted.limit);
@@ -287,97 +335,4 @@ pub(super) fn matching<'c>(sql: &'c mut PgConnection, wanted: &'c Matching) -> B
 pub(super) fn decode(row: &PgRow, column: usize) -> Fallible<Arc<ChatMessage>> {
     let body: &[u8] = row.try_get(column)?;
     Ok(crate::message::decode(body).ok_or_else(|| corrupt("history.read"))?)
-}
-
-/// Returns the state of the thread. Records a passed expiry as a clear event.
-pub(super) fn info<'c>(
-    sql: &'c mut PgConnection,
-    write: Write,
-    address: &'c Address,
-) -> BoxFuture<'c, Fallible<ThreadInfo>> {
-    Box::pin(async move {
-        let (namespace, agent, session) = address.key();
-        let select =
-            "SELECT messages, bytes, last_seq, generation, coalesce(expires_ms <= larder.now_ms(), false)
-             FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3";
-        let found =
-            sqlx::query(select).bind(namespace).bind(agent).bind(session).fetch_optional(&mut *sql).await?;
-        let expired = found.as_ref().map_or(Ok(false), |row| row.try_get(4))?;
-        let found = if expired {
-            let expire = concat!(
-                "SELECT messages, bytes, last_seq, generation FROM larder.expire_thread($1, $2, $3)
-                 WHERE ",
-                begin_write!("4", "5")
-            );
-            let expire = sqlx::query(expire)
-                .bind(namespace)
-                .bind(agent)
-                .bind(session)
-                .bind(write.format)
-                .bind(write.commit);
-            expire.fetch_optional(sql).await?
-        } else {
-            found
-        };
-        let thread = address.thread.clone();
-        match found {
-            None => Ok(ThreadInfo::new(thread, 0, 0, Seq::ZERO)),
-            Some(row) => Ok(ThreadInfo::new(
-                thread,
-                count(row.try_get(0)?)?,
-                count(row.try_get(1)?)?,
-                Seq::new(row.try_get(2)?).in_generation(generation(row.try_get(3)?)),
-            )),
-        }
-    })
-}
-
-/// Returns the threads of a page and one more.
-pub(super) fn threads<'c>(
-    sql: &'c mut PgConnection,
-    namespace: &'c Namespace,
-    agent: Option<&'c AgentId>,
-    page: &'c PageRequest<Thread>,
-) -> BoxFuture<'c, Fallible<Vec<ThreadInfo>>> {
-    Box::pin(async move {
-        // An id is never empty, so the empty text sorts before all ids.
-        let after =
-            page.after.as_ref().map_or(("", ""), |after| (after.agent.as_str(), after.session.as_str()));
-        let (select, after_agent, after_session) = match agent {
-            None => (
-                "SELECT agent, session, messages, bytes, last_seq, generation FROM larder.threads
-                 WHERE namespace = $1 AND (agent, session) > ($2, $3)
-                    AND messages > 0 AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
-                 ORDER BY agent, session LIMIT $4",
-                after.0,
-                after.1,
-            ),
-            Some(agent) if agent.as_str() < after.0 => return Ok(Vec::new()),
-            Some(agent) => (
-                "SELECT agent, session, messages, bytes, last_seq, generation FROM larder.threads
-                 WHERE namespace = $1 AND agent = $2 AND session > $3
-                    AND messages > 0 AND (expires_ms IS NULL OR expires_ms > larder.now_ms())
-                 ORDER BY session LIMIT $4",
-                agent.as_str(),
-                if agent.as_str() == after.0 { after.1 } else { "" },
-            ),
-        };
-        let rows = sqlx::query(select)
-            .bind(namespace.as_str())
-            .bind(after_agent)
-            .bind(after_session)
-            .bind(length(page.limit).saturating_add(1))
-            .fetch_all(sql)
-            .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(ThreadInfo::new(
-                    Thread { agent: parse_id(row.try_get(0)?)?, session: parse_id(row.try_get(1)?)? },
-                    count(row.try_get(2)?)?,
-                    count(row.try_get(3)?)?,
-                    Seq::new(row.try_get(4)?).in_generation(generation(row.try_get(5)?)),
-                ))
-            })
-            .collect()
-    })
 }

@@ -107,12 +107,6 @@ impl NodeConnections {
         self.settle(shared.generation, reply.and_then(into_result))
     }
 
-    /// Sends two commands together and waits for both replies.
-    pub(crate) async fn send_both(&self, first: &Cmd, second: &Cmd) -> Fallible<(Value, Value)> {
-        let (generation, [first, second]) = self.exchange(first, second).await?;
-        Ok((self.settle(generation, into_result(first))?, self.settle(generation, into_result(second))?))
-    }
-
     /// Sends commands together on the shared connection, and returns their replies, including errors.
     pub(crate) async fn send_all(&self, commands: Vec<Cmd>) -> Fallible<Vec<Value>> {
         let (shared, count) = (self.shared().await?, commands.len());

@@ -5,10 +5,8 @@
 //! removal, so steps of different states are never combined. Messages appended during the scan come after its
 //! starting point.
 
-use larder_kernel::storage::history::check_before;
-use larder_kernel::{
-    AuthorSet, Error, ErrorKind, MessageFilter, Outcome, Result, Seq, StoredMessage, Thread,
-};
+use larder_kernel::storage::history::{PageBytes, check_before};
+use larder_kernel::{AuthorSet, Error, ErrorKind, MessageFilter, MessagePage, Outcome, Result, Seq, Thread};
 use redis::Value;
 
 use super::super::decode;
@@ -44,6 +42,8 @@ struct Step {
     messages: Vec<Value>,
     /// The last position of the thread.
     last: Seq,
+    /// True if the next message that passes the filter does not fit into the page.
+    more: bool,
 }
 
 /// Reads messages, which counts as a use of the thread.
@@ -51,12 +51,12 @@ pub(super) async fn messages(
     engine: &Engine,
     address: &Address,
     wanted: &Matching<'_>,
-) -> Result<Vec<StoredMessage>> {
+) -> Result<MessagePage> {
     let lists = lists(wanted);
     for _ in 0..ATTEMPTS_MAX {
-        if let Some(mut found) = walk(engine, address, wanted, &lists).await? {
-            found.reverse();
-            return Ok(found);
+        if let Some(mut page) = walk(engine, address, wanted, &lists).await? {
+            page.messages.reverse();
+            return Ok(page);
         }
     }
     let message = "messages were removed during every attempt to read them; try again later";
@@ -69,26 +69,30 @@ async fn walk(
     address: &Address,
     wanted: &Matching<'_>,
     lists: &Call,
-) -> Result<Option<Vec<StoredMessage>>> {
-    let mut found = Vec::new();
+) -> Result<Option<MessagePage>> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
     let mut before = wanted.before.map(Seq::get);
-    let mut state = None;
+    let mut first: Option<((i64, Vec<u8>), Seq)> = None;
     loop {
-        let used = if state.is_none() { "use" } else { "" };
-        let step = step(engine, address, lists, used, before, wanted.limit - found.len()).await?;
-        if state.is_none() {
+        let used = if first.is_none() { "use" } else { "" };
+        let room = (wanted.limit - found.len(), PageBytes::MAX.saturating_sub(bytes));
+        let step = step(engine, address, lists, used, before, room).await?;
+        if first.is_none() {
             check_before(OPERATION, wanted.before, step.last)?;
         }
-        if *state.get_or_insert_with(|| step.state.clone()) != step.state {
+        // Later steps see the messages of the first one, and messages that were appended since.
+        let (state, last) = first.get_or_insert_with(|| (step.state.clone(), step.last));
+        if *state != step.state {
             return Ok(None);
         }
         for message in step.messages {
-            let stored = Entry::parse(message)?.into_stored()?;
-            found.push(stored.in_generation(step.last.generation()));
+            let entry = Entry::parse(message)?;
+            bytes += entry.bytes;
+            found.push(entry.into_stored()?.in_generation(step.last.generation()));
         }
         before = step.before;
-        if before.is_none() || found.len() >= wanted.limit {
-            return Ok(Some(found));
+        if step.more || before.is_none() || found.len() >= wanted.limit {
+            return Ok(Some(MessagePage::new(found, *last).with_more(step.more)));
         }
     }
 }
@@ -99,17 +103,19 @@ async fn step(
     lists: &Call,
     used: &str,
     before: Option<i64>,
-    limit: usize,
+    (limit, bytes_max): (usize, u64),
 ) -> Result<Step> {
     let before = before.map_or_else(|| "+inf".to_owned(), |before| before.to_string());
     let call = address.call().arg(used).arg(before).number(limit).number(LOOKS_MAX).number(LOOK_BYTES_MAX);
+    let call = call.number(PageBytes::MAX).number(bytes_max);
     let answer = engine.read(OPERATION, &MATCHING, &call.followed_by(lists)).await?;
-    let [changed, token, before, messages, last, generation] = decode::tuple(answer)?;
+    let [changed, token, before, messages, last, generation, more] = decode::tuple(answer)?;
     Ok(Step {
         state: (decode::integer(changed)?, decode::bytes(token)?),
         before: decode::optional(before).map(decode::integer).transpose()?,
         messages: decode::array(messages)?,
         last: Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?),
+        more: decode::integer(more)? == 1,
     })
 }
 

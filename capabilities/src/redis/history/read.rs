@@ -1,15 +1,16 @@
 //! The reads of a thread's messages.
 
+use larder_kernel::limits::{MESSAGE_BYTES_MAX, READ_BYTES_MAX};
 use larder_kernel::storage::history::{check_after, check_before};
-use larder_kernel::{Error, ErrorKind, FencingToken, Outcome, Result, Seq, StoredMessage, ThreadInfo};
-use redis::{Cmd, Value};
+use larder_kernel::{Error, ErrorKind, FencingToken, MessagePage, Outcome, Result, Seq, ThreadInfo};
+use redis::Value;
 
 use super::super::decode;
 use super::super::engine::Engine;
-use super::super::script::{Call, formats};
+use super::super::script::Call;
 use super::address::{Address, named, with_fence};
 use super::message::stored;
-use super::scripts::SETTLE;
+use super::scripts::{PAGE, SETTLE};
 
 /// An offset beyond the end of any thread.
 const OFFSET_MAX: u64 = 1 << 53;
@@ -19,87 +20,58 @@ const OFFSET_MAX: u64 = 1 << 53;
 pub(super) enum Range {
     /// The messages after this many of the oldest.
     Offset(u64),
-    /// The newest messages.
-    Newest,
-    /// The newest messages whose `Seq` is smaller.
-    Before(Seq),
+    /// The newest messages, or those whose `Seq` is smaller.
+    Before(Option<Seq>),
     /// The oldest messages whose `Seq` is greater.
     After(Seq),
 }
 
 impl Range {
-    fn command(self, address: &Address, limit: usize) -> Cmd {
-        let mut command = redis::cmd("ZRANGE");
-        command.arg(&address.messages()[..]);
-        match self {
-            // Positions that match nothing.
-            _ if limit == 0 => command.arg(1).arg(0),
-            Self::Offset(offset) => {
-                let offset = offset.min(OFFSET_MAX);
-                command.arg(offset).arg(offset + larder_kernel::check::size(limit) - 1)
-            }
-            Self::Newest => command.arg(format!("-{limit}")).arg(-1),
-            Self::Before(before) => command
-                .arg(format!("({}", before.get()))
-                .arg("-inf")
-                .arg("BYSCORE")
-                .arg("REV")
-                .arg("LIMIT")
-                .arg(0)
-                .arg(limit),
-            Self::After(after) => command
-                .arg(format!("({}", after.get()))
-                .arg("+inf")
-                .arg("BYSCORE")
-                .arg("LIMIT")
-                .arg(0)
-                .arg(limit),
+    fn call(self, address: &Address, limit: usize) -> Call {
+        let call = Call::new().key(address.head()).key(address.messages());
+        let call = match self {
+            Self::Offset(offset) => call.arg("offset").number(offset.min(OFFSET_MAX)),
+            Self::Before(None) => call.arg("before").arg("+inf"),
+            Self::Before(Some(before)) => call.arg("before").arg(format!("({}", before.get())),
+            Self::After(after) => call.arg("after").arg(format!("({}", after.get())),
         };
-        command
+        call.number(limit).number(READ_BYTES_MAX).number(MESSAGE_BYTES_MAX)
     }
 }
 
-/// Reads messages, which counts as a use of the thread. A plain command is enough, because the server removes
-/// expired messages on time. Another command reads the format, the last position and whether the use
-/// refreshes the time to live.
+/// Reads messages, which counts as a use of the thread.
 pub(super) async fn messages(
     engine: &Engine,
     operation: &'static str,
     address: &Address,
     range: Range,
     limit: usize,
-) -> Result<Vec<StoredMessage>> {
-    let head = address.head();
-    let mut fields = redis::cmd("HMGET");
-    fields.arg(&head[..]).arg(&["r", "f", "s", "g"]);
-    let command = range.command(address, limit);
-    // The generation is read first: if the thread is erased in between, the reader's next call finds out.
-    let (fields, found) = engine.fetch_both(operation, &head, &fields, &command).await?;
-    let [renews, format, last, generation] = decode::tuple(fields)?;
-    // No number: no thread, or one that was erased between the two reads.
-    if let Some(format) = decode::optional(format).map(decode::integer).transpose()?
-        && format != engine.format()
-    {
-        return Err(formats(engine.format()).refuse(operation, format));
-    }
-    let last = decode::optional(last).map_or(Ok(0), decode::integer)?;
-    let last = Seq::new(last).in_generation(decode::generation(generation)?);
+) -> Result<MessagePage> {
+    let answer = engine.read(operation, &PAGE, &range.call(address, limit)).await?;
+    let (renews, mut page) =
+        decode::tuple(answer).and_then(page).map_err(|error| error.in_operation(operation))?;
     match range {
-        Range::Offset(_) | Range::Newest => {}
-        Range::Before(before) => check_before(operation, Some(before), last)?,
-        Range::After(after) => check_after(operation, after, last)?,
+        Range::Offset(_) => {}
+        Range::Before(before) => check_before(operation, before, page.last)?,
+        Range::After(after) => check_after(operation, after, page.last)?,
     }
-    let renews = decode::optional(renews).map(decode::bytes).transpose()?;
-    if renews.is_some_and(|renews| renews == b"1") {
+    if renews {
         engine.repeat(operation, &SETTLE, &address.call().arg("use")).await?;
     }
-    let named = |found| Ok(stored(found)?.in_generation(last.generation()));
-    let messages = decode::array(found).and_then(|found| found.into_iter().map(named).collect());
-    let mut messages: Vec<StoredMessage> = messages.map_err(|error| error.in_operation(operation))?;
     if matches!(range, Range::Before(_)) {
-        messages.reverse();
+        page.messages.reverse();
     }
-    Ok(messages)
+    Ok(page)
+}
+
+/// Returns whether the read extends the thread's time to live, and the messages in the order of the read.
+fn page([renews, last, generation, more, found]: [Value; 5]) -> Result<(bool, MessagePage)> {
+    let generation = decode::generation(generation)?;
+    let last = Seq::new(decode::integer(last)?).in_generation(generation);
+    let named = |found| Ok(stored(found)?.in_generation(generation));
+    let messages = decode::array(found)?.into_iter().map(named).collect::<Result<_>>()?;
+    let page = MessagePage::new(messages, last).with_more(decode::integer(more)? == 1);
+    Ok((decode::integer(renews)? == 1, page))
 }
 
 /// Returns the state of the thread. Records a passed expiry as a clear event.

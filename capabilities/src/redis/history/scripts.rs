@@ -51,5 +51,6 @@ on_thread!(WATCH, "watch.lua");
 alone!(APPEND_ONE, "append_one.lua");
 alone!(DISCARD, "discard.lua");
 alone!(FORGET, "forget.lua");
+alone!(PAGE, "page.lua");
 alone!(REGISTER, "register.lua");
 alone!(STAGE, "stage.lua");

@@ -105,7 +105,7 @@ async fn a_partially_removed_thread_reads_as_empty() {
     let left = database.count("messages");
     assert!(left > 0 && left < i64::try_from(MANY).unwrap(), "{left} left");
     assert_eq!(database.count("threads WHERE expires_ms = 0 AND sweep_ms = 0"), 1);
-    assert!(history.tail(&gone, None, 10).await.unwrap().is_empty());
+    assert!(history.tail(&gone, None, 10).await.unwrap().messages.is_empty());
     assert!(history.list_threads(None, Default::default()).await.unwrap().items.is_empty());
     let next = history.append(&gone, ChatMessage::user("again")).await.unwrap();
     assert_eq!(next.get(), i64::try_from(MANY).unwrap() + 2);
@@ -122,7 +122,7 @@ async fn an_extension_is_seen_after_the_first_expiry() {
     database.look().execute("UPDATE threads SET sweep_ms = 1", []).unwrap();
     assert_eq!(sqlite.sweep().await.unwrap(), 0);
     assert_eq!(database.count("threads WHERE sweep_ms = expires_ms"), 1);
-    assert_eq!(history.tail(&used, None, 10).await.unwrap().len(), 1);
+    assert_eq!(history.tail(&used, None, 10).await.unwrap().messages.len(), 1);
     history.set_ttl(&used, None, None).await.unwrap();
     assert_eq!(database.count("threads WHERE sweep_ms IS NOT NULL"), 0);
 }
@@ -270,7 +270,7 @@ async fn a_reader_without_write_access_counts_an_expiry_that_is_not_recorded() {
     let reader = Sqlite::open(config).await.unwrap().history(app());
     let info = reader.thread_info(&thread("gone")).await.unwrap();
     assert_eq!((info.messages, info.last), (0, Seq::new(3)));
-    assert_eq!(reader.page_after(&thread("gone"), info.last, 10).await.unwrap().len(), 0);
+    assert_eq!(reader.page_after(&thread("gone"), info.last, 10).await.unwrap().messages.len(), 0);
     let next = AppendOptions::default().with_if_last(info.last);
     let appended = history.append_many(&thread("gone"), vec![ChatMessage::user("next")], next).await.unwrap();
     assert_eq!(appended.first, Seq::new(4));

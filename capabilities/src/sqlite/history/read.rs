@@ -1,10 +1,10 @@
 //! The reads of a thread. Each runs inside one read transaction.
 
 use larder_kernel::check::size;
-use larder_kernel::storage::history::{check_after, check_before};
+use larder_kernel::storage::history::{PageBytes, check_after, check_before};
 use larder_kernel::{
-    AgentId, AuthorSet, AuthorTerms, Namespace, PageRequest, Result, Seq, SessionId, StoredMessage, Thread,
-    ThreadInfo,
+    AgentId, AuthorSet, AuthorTerms, MessagePage, Namespace, PageRequest, Result, Seq, SessionId,
+    StoredMessage, Thread, ThreadInfo,
 };
 use rusqlite::{Connection, Params, params};
 
@@ -43,7 +43,8 @@ pub(super) struct Matching {
 
 /// Scans backwards from the newest message and skips the messages that the filter drops. The lists of names
 /// are JSON.
-pub(super) const MATCHING: &str = "SELECT seq, body, coalesce(updated_by, placed_by, seq) FROM messages
+pub(super) const MATCHING: &str =
+    "SELECT seq, body, coalesce(updated_by, placed_by, seq), bytes FROM messages
      WHERE thread = ?1 AND seq < ?2
         AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM \
         json_each(?6)))
@@ -51,7 +52,8 @@ pub(super) const MATCHING: &str = "SELECT seq, body, coalesce(updated_by, placed
         AND author_role NOT IN (SELECT value FROM json_each(?8))
      ORDER BY seq DESC LIMIT ?3";
 /// The same for exactly one included author, with the index.
-pub(super) const MATCHING_ONE: &str = "SELECT seq, body, coalesce(updated_by, placed_by, seq) FROM messages
+pub(super) const MATCHING_ONE: &str =
+    "SELECT seq, body, coalesce(updated_by, placed_by, seq), bytes FROM messages
      WHERE thread = ?1 AND seq < ?2 AND author = ?4 AND author <> ''
         AND author NOT IN (SELECT value FROM json_each(?5))
         AND author_role NOT IN (SELECT value FROM json_each(?6))
@@ -63,11 +65,13 @@ const OFFSET_INLINE_MAX: u64 = 1_000;
 /// The outcome of a read of messages.
 pub(super) enum ReadOutcome {
     Messages {
-        messages: Vec<StoredMessage>,
+        page: MessagePage,
         refresh: Option<Refresh>,
     },
-    /// The thread has expired, and the expiry is not yet recorded as a clear event.
-    Expired,
+    /// The thread has expired, and the expiry is not yet recorded as a clear event, which counts in `last`.
+    Expired {
+        last: Seq,
+    },
 }
 
 impl Range {
@@ -114,9 +118,9 @@ pub(super) fn matching(
                 params![thread, before, limit, is_limited, agents, roles, exclude.agents, exclude.roles];
             select(sql, MATCHING, params)
         };
-        let mut messages = found?;
-        messages.reverse();
-        Ok(messages)
+        let mut found = found?;
+        found.messages.reverse();
+        Ok(found)
     })
 }
 
@@ -145,32 +149,46 @@ fn read_thread(
     sql: &Connection,
     address: &Address,
     check: impl FnOnce(Seq) -> Result<()>,
-    read: impl FnOnce(i64) -> Fallible<Vec<StoredMessage>>,
+    read: impl FnOnce(i64) -> Fallible<Found>,
 ) -> Fallible<ReadOutcome> {
     let (found, now_ms) = (ThreadRow::find(sql, address)?, now_ms());
-    check(found.as_ref().map_or(Seq::ZERO, |row| row.last_at(now_ms)))?;
+    let last = found.as_ref().map_or(Seq::ZERO, |row| row.last_at(now_ms));
+    check(last)?;
     let Some(row) = found else {
-        return Ok(ReadOutcome::Messages { messages: Vec::new(), refresh: None });
+        return Ok(ReadOutcome::Messages { page: MessagePage::empty(last), refresh: None });
     };
     if row.has_expired(now_ms) {
-        return Ok(ReadOutcome::Expired);
+        return Ok(ReadOutcome::Expired { last });
     }
-    let mut messages = read(row.id)?;
+    let Found { mut messages, more } = read(row.id)?;
     for message in &mut messages {
         message.seq = message.seq.in_generation(row.generation);
         message.revision = message.revision.in_generation(row.generation);
     }
-    Ok(ReadOutcome::Messages { messages, refresh: row.refresh(now_ms) })
+    let page = MessagePage::new(messages, last).with_more(more);
+    Ok(ReadOutcome::Messages { page, refresh: row.refresh(now_ms) })
 }
 
-fn select(sql: &Connection, select: &str, params: impl Params) -> Fallible<Vec<StoredMessage>> {
+/// The messages of one read.
+#[derive(Default)]
+struct Found {
+    messages: Vec<StoredMessage>,
+    /// True if the limit on bytes left out messages.
+    more: bool,
+}
+
+fn select(sql: &Connection, select: &str, params: impl Params) -> Fallible<Found> {
     let mut statement = sql.prepare_cached(select)?;
     let mut rows = statement.query(params)?;
-    let mut messages = Vec::new();
+    let (mut found, mut bytes) = (Found::default(), PageBytes::default());
     while let Some(row) = rows.next()? {
-        messages.push(stored(row)?);
+        if !bytes.fits(count(row.get(3)?)?) {
+            found.more = true;
+            break;
+        }
+        found.messages.push(stored(row)?);
     }
-    Ok(messages)
+    Ok(found)
 }
 
 fn window(
@@ -179,7 +197,7 @@ fn window(
     range: Range,
     limit: usize,
     budget: &mut ReadBudget,
-) -> Fallible<Vec<StoredMessage>> {
+) -> Fallible<Found> {
     // SQLite does not load a body that is too long for the read.
     macro_rules! select {
         ($rest:literal) => {
@@ -199,18 +217,24 @@ fn window(
     };
     let mut statement = sql.prepare_cached(text)?;
     let mut rows = statement.query([thread, from, length(limit), budget.row_bytes_max()])?;
-    let mut messages = Vec::with_capacity(limit.min(INLINE_ROWS_MAX));
+    let messages = Vec::with_capacity(limit.min(INLINE_ROWS_MAX));
+    let (mut found, mut page) = (Found { messages, more: false }, PageBytes::default());
     while let Some(row) = rows.next()? {
+        let bytes: i64 = row.get(3)?;
+        if !page.fits(count(bytes)?) {
+            found.more = true;
+            break;
+        }
         let body = row.get_ref(1)?.as_blob_or_null().map_err(|_| corrupt("history.read"))?;
         let body = body.ok_or(Failure::BudgetExceeded)?;
         // A compressed body costs the time of the whole message.
-        budget.take(length(body.len()).max(row.get(3)?))?;
-        messages.push(stored(row)?);
+        budget.take(length(body.len()).max(bytes))?;
+        found.messages.push(stored(row)?);
     }
     if matches!(range, Range::Before(_)) {
-        messages.reverse();
+        found.messages.reverse();
     }
-    Ok(messages)
+    Ok(found)
 }
 
 /// Returns the threads of a page and one more.

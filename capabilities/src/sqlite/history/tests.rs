@@ -3,7 +3,7 @@ mod laws;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use larder_kernel::{HistoryEventKind, HistoryProviderExt, IdempotencyKey, Revision, Store};
+use larder_kernel::{HistoryEventKind, HistoryProviderExt, IdempotencyKey, Revision, Store, StoredMessage};
 use tempfile::TempDir;
 
 use super::super::{Sqlite, SqliteConfig};
@@ -57,13 +57,13 @@ async fn messages_read_back_through_every_window() {
     let messages: Vec<_> = ["a", "b\0", "c", "🦀"].map(text).into();
     let appended = store.append_many(&thread(), messages.clone(), AppendOptions::default()).await.unwrap();
     assert_eq!((appended.first.get(), appended.last.get()), (1, 4));
-    let all = store.get_messages(&thread(), 0, 10).await.unwrap();
+    let all = store.get_messages(&thread(), 0, 10).await.unwrap().messages;
     assert!(all.iter().map(|stored| &*stored.message).eq(&messages));
     let seqs = |found: Vec<StoredMessage>| -> Vec<i64> { found.iter().map(|s| s.seq.get()).collect() };
-    assert_eq!(seqs(store.get_messages(&thread(), 1, 2).await.unwrap()), [2, 3]);
-    assert_eq!(seqs(store.tail(&thread(), None, 2).await.unwrap()), [3, 4]);
-    assert_eq!(seqs(store.tail(&thread(), Some(Seq::new(3)), 9).await.unwrap()), [1, 2]);
-    assert_eq!(seqs(store.page_after(&thread(), Seq::new(2), 1).await.unwrap()), [3]);
+    assert_eq!(seqs(store.get_messages(&thread(), 1, 2).await.unwrap().messages), [2, 3]);
+    assert_eq!(seqs(store.tail(&thread(), None, 2).await.unwrap().messages), [3, 4]);
+    assert_eq!(seqs(store.tail(&thread(), Some(Seq::new(3)), 9).await.unwrap().messages), [1, 2]);
+    assert_eq!(seqs(store.page_after(&thread(), Seq::new(2), 1).await.unwrap().messages), [3]);
     let info = store.thread_info(&thread()).await.unwrap();
     let bytes: usize = messages.iter().map(ChatMessage::size_bytes).sum();
     assert_eq!((info.messages, info.bytes, info.last.get()), (4, bytes as u64, 4));
@@ -209,7 +209,7 @@ async fn an_expiry_is_a_clear_that_use_postpones() {
     store.append_many(&thread(), vec![text("a")], sliding).await.unwrap();
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(350)).await;
-        assert_eq!(store.tail(&thread(), None, 1).await.unwrap().len(), 1);
+        assert_eq!(store.tail(&thread(), None, 1).await.unwrap().messages.len(), 1);
     }
     tokio::time::sleep(Duration::from_millis(1_000)).await;
     assert!(store.list_threads(None, PageRequest::first(1)).await.unwrap().items.is_empty());
@@ -313,7 +313,7 @@ async fn a_read_of_an_expired_thread_checks_again_for_an_extended_expiry() {
     });
     let read_after = async |ms| {
         tokio::time::sleep(Duration::from_millis(ms)).await;
-        store.tail(&thread(), None, 10).await.unwrap().len()
+        store.tail(&thread(), None, 10).await.unwrap().messages.len()
     };
     let (held, before, after) = futures_util::future::join3(hold, read_after(1_300), read_after(2_100)).await;
     held.unwrap();
@@ -336,9 +336,15 @@ async fn a_window_is_complete_for_small_large_and_many_messages() {
         };
         let all = [10, 200_000, 10, 60_000, 60_000, 60_000, 60_000, 60_000, 10];
         let expected: Vec<(i64, usize)> = (1..).zip(all).collect();
-        assert_eq!(lengths(store.tail(&thread(), None, limit).await.unwrap()), expected[9 - limit..]);
-        assert_eq!(lengths(store.get_messages(&thread(), 0, limit).await.unwrap()), expected[..limit]);
-        let after = store.page_after(&thread(), Seq::new(4), limit).await.unwrap();
+        assert_eq!(
+            lengths(store.tail(&thread(), None, limit).await.unwrap().messages),
+            expected[9 - limit..]
+        );
+        assert_eq!(
+            lengths(store.get_messages(&thread(), 0, limit).await.unwrap().messages),
+            expected[..limit]
+        );
+        let after = store.page_after(&thread(), Seq::new(4), limit).await.unwrap().messages;
         assert_eq!(lengths(after), expected[4..(4 + limit).min(9)]);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn new_generations_refuse_positions_from_before() {
         assert_eq!(location.renew_generations().await.unwrap(), 1);
         let error = history.page_after(&thread, seq, 10).await.unwrap_err();
         assert_eq!((error.kind(), error.field()), (ErrorKind::Conflict, Some("after")));
-        let again = history.tail(&thread, None, 1).await.unwrap()[0].seq;
+        let again = history.tail(&thread, None, 1).await.unwrap().messages[0].seq;
         assert!(again == seq && again.generation().is_some() && again.generation() != seq.generation());
         postgres.close().await;
     })

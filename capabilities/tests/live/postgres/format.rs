@@ -145,7 +145,10 @@ pub(crate) async fn a_running_program_does_not_write_after_a_newer_one_upgraded_
         }
         assert_eq!(rows(&url).await, before);
         // No refused connection returns to the pool inside its transaction.
-        assert_eq!(newer.history(namespace()).tail(&thread("first"), None, 10).await.unwrap().len(), 3);
+        assert_eq!(
+            newer.history(namespace()).tail(&thread("first"), None, 10).await.unwrap().messages.len(),
+            3
+        );
         let tasks = newer.tasks(namespace());
         let task = NewTask::new(TaskId::new("t").unwrap(), "title");
         tasks.create_task_list(&board(), NewBoard::new(vec![task])).await.unwrap();
@@ -173,7 +176,7 @@ pub(crate) async fn a_running_program_is_refused_by_number_where_the_newer_schem
         let read =
             older.graph(namespace()).get_stored_relationships(&[RelationshipId::new("r").unwrap()]).await;
         assert_refused(read.map(drop), 1);
-        assert_eq!(history.tail(&thread("first"), None, 10).await.unwrap().len(), 1);
+        assert_eq!(history.tail(&thread("first"), None, 10).await.unwrap().messages.len(), 1);
     })
     .await;
 }

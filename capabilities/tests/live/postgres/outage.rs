@@ -265,7 +265,7 @@ pub(crate) async fn a_full_pool_and_a_long_lock_end_in_time() {
         says(&error, ErrorKind::Timeout, &["`lock_timeout_ms`", "try again"]);
         locked.rollback().await.unwrap();
         history.append(&thread, ChatMessage::user("again")).await.unwrap();
-        assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 2);
+        assert_eq!(history.tail(&thread, None, 10).await.unwrap().messages.len(), 2);
     })
     .await;
 }
@@ -307,7 +307,7 @@ pub(crate) async fn a_pool_of_the_program_is_used_and_left_open() {
             super::drop_after(3, history.append(&thread, ChatMessage::user("dropped"))).await;
         }
         let other = open(&url).await.unwrap().history(namespace());
-        let seen = other.tail(&thread, None, 100).await.unwrap();
+        let seen = other.tail(&thread, None, 100).await.unwrap().messages;
         assert_eq!(seen.iter().filter(|stored| stored.message.text == "kept").count(), 5);
         postgres.close().await;
         sqlx::raw_sql("SELECT 1").execute(&pool).await.unwrap();

@@ -84,7 +84,7 @@ pub(crate) async fn the_last_messages_are_read_backwards_and_no_others() {
         let history = postgres.history(namespace());
         // The number of executions after which the server chooses between the plans.
         for _ in 0..12 {
-            assert_eq!(history.tail(&thread, None, 50).await.unwrap().len(), 50);
+            assert_eq!(history.tail(&thread, None, 50).await.unwrap().messages.len(), 50);
         }
         let all = prepared(&pool).await;
         let (name, _, _) = all.iter().find(|(_, text, _)| text.contains("ORDER BY seq DESC")).unwrap();

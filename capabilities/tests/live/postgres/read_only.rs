@@ -42,13 +42,13 @@ pub(crate) async fn a_read_only_database_reads_and_refuses_to_write() {
         // The read can write neither the removal of an expired item nor the renewal of a sliding time to
         // live.
         for (thread, messages) in [(&thread, 1), (&ended, 0), (&renewed, 1)] {
-            assert_eq!(history.tail(thread, None, 10).await.unwrap().len(), messages);
-            assert_eq!(history.page_after(thread, Seq::ZERO, 10).await.unwrap().len(), messages);
+            assert_eq!(history.tail(thread, None, 10).await.unwrap().messages.len(), messages);
+            assert_eq!(history.page_after(thread, Seq::ZERO, 10).await.unwrap().messages.len(), messages);
         }
         let info = history.thread_info(&ended).await.unwrap();
         // The expiry counts, although it cannot be recorded.
         assert_eq!((info.messages, info.bytes, info.last), (0, 0, Seq::new(2)));
-        assert_eq!(history.page_after(&ended, info.last, 10).await.unwrap().len(), 0);
+        assert_eq!(history.page_after(&ended, info.last, 10).await.unwrap().messages.len(), 0);
         // A subscription polls, because it can receive no notifications.
         let mut events = history.subscribe(&thread, Seq::ZERO).await.unwrap();
         assert_eq!(events.next().await.unwrap().unwrap().seq, Seq::new(1));

@@ -168,9 +168,9 @@ pub(crate) async fn a_long_thread_is_read_by_author_without_reading_it_all() {
         let postgres = open(&url).await.unwrap();
         let history = postgres.history(Namespace::new("n").unwrap());
         let only = |agent: &str| MessageFilter::new().include_agent(AgentId::new(agent).unwrap());
-        let rare = history.tail_matching(&thread, &only("a"), None, 5).await.unwrap();
+        let rare = history.tail_matching(&thread, &only("a"), None, 5).await.unwrap().messages;
         assert_eq!(rare.iter().map(|stored| stored.seq.get()).collect::<Vec<_>>(), [1]);
-        let newest = history.tail_matching(&thread, &only("agent"), None, 5).await.unwrap();
+        let newest = history.tail_matching(&thread, &only("agent"), None, 5).await.unwrap().messages;
         assert_eq!(newest.len(), 5);
         postgres.close().await;
         let looked_at = settled(&mut admin).await - before;
@@ -236,7 +236,7 @@ pub(crate) async fn tables_may_be_partitioned_by_the_namespace() {
             for text in ["one", "two"] {
                 history.append(&thread, ChatMessage::user(text)).await.unwrap();
             }
-            assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 2);
+            assert_eq!(history.tail(&thread, None, 10).await.unwrap().messages.len(), 2);
             let values = postgres.key_value(namespace.clone());
             values.set(&bucket, &key, "first".into()).await.unwrap();
             values.set(&bucket, &key, "second".into()).await.unwrap();
@@ -257,7 +257,7 @@ pub(crate) async fn tables_may_be_partitioned_by_the_namespace() {
                 values.erase().await.unwrap();
                 graph.erase().await.unwrap();
                 vectors.erase().await.unwrap();
-                assert_eq!(history.tail(&thread, None, 10).await.unwrap().len(), 0);
+                assert_eq!(history.tail(&thread, None, 10).await.unwrap().messages.len(), 0);
             }
         }
         let spread: i64 = sqlx::query_scalar("SELECT count(DISTINCT tableoid) FROM larder.messages")
@@ -289,7 +289,7 @@ pub(crate) async fn large_histories_are_stored_compressed() {
         assert!(stored <= 300_000, "{stored} bytes");
         assert!(history.thread_info(&thread).await.unwrap().bytes > 300 * 8_990);
         let only = MessageFilter::new().include_agent(AgentId::new("a").unwrap());
-        let found = history.tail_matching(&thread, &only, None, 2).await.unwrap();
+        let found = history.tail_matching(&thread, &only, None, 2).await.unwrap().messages;
         let found: Vec<&str> = found.iter().map(|stored| &*stored.message.text).collect();
         assert_eq!(found, [text(298), text(299)]);
         postgres.close().await;

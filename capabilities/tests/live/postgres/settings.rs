@@ -75,7 +75,13 @@ pub(super) async fn exercise(url: &str, namespace: &str) -> larder_kernel::Resul
     history.append(&Thread::new("ä", "S")?, ChatMessage::user("other")).await?;
     say!(
         said,
-        history.tail(&thread, None, 10).await?.iter().map(|m| m.message.text.clone()).collect::<Vec<_>>()
+        history
+            .tail(&thread, None, 10)
+            .await?
+            .messages
+            .iter()
+            .map(|m| m.message.text.clone())
+            .collect::<Vec<_>>()
     );
     say!(said, history.fork(&thread, &Thread::new("b", "s")?, Some(Seq::new(3)), None).await?);
     say!(said, history.list_threads(None, PageRequest::first(10)).await?.items.len());

@@ -25,7 +25,7 @@ pub(crate) async fn a_standby_is_unavailable_and_not_forbidden() {
         let standby = loop {
             match open(&replica).await {
                 Ok(standby) => match standby.history(namespace()).tail(&thread, None, 1).await {
-                    Ok(seen) if seen.len() == 1 => break standby,
+                    Ok(seen) if seen.messages.len() == 1 => break standby,
                     _ => {}
                 },
                 // The database or its schema does not exist yet.
@@ -49,9 +49,9 @@ pub(crate) async fn a_standby_is_unavailable_and_not_forbidden() {
         let tasks = standby.tasks(namespace());
         let board = BoardId::new("c", "a").unwrap();
         standby_says(tasks.create_task_list(&board, NewBoard::default()).await.unwrap_err());
-        assert_eq!(history.tail(&thread, None, 1).await.unwrap().len(), 1);
+        assert_eq!(history.tail(&thread, None, 1).await.unwrap().messages.len(), 1);
         // A position that the standby has not received may still arrive.
-        let last = history.tail(&thread, None, 1).await.unwrap()[0].seq;
+        let last = history.tail(&thread, None, 1).await.unwrap().messages[0].seq;
         let ahead = Seq::new(last.get() + 1).in_generation(last.generation());
         let lags =
             |error: larder_kernel::Error| says(&error, ErrorKind::Unavailable, &["standby", "position"]);

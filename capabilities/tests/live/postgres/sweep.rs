@@ -93,7 +93,7 @@ pub(crate) async fn a_partially_removed_thread_reads_as_empty() {
         let sweep = "SELECT larder.sweep_thread('app', 'agent', 'gone', 1000, 1)";
         let state: i32 = sqlx::query_scalar(sweep).fetch_one(&mut admin).await.unwrap();
         assert_eq!((state, count(&mut admin, "messages").await), (3, 1_499));
-        assert!(history.tail(&gone, None, 10).await.unwrap().is_empty());
+        assert!(history.tail(&gone, None, 10).await.unwrap().messages.is_empty());
         let next = history.append(&gone, ChatMessage::user("again")).await.unwrap();
         assert_eq!(next.get(), i64::try_from(MANY).unwrap() + 2);
         assert_eq!(count(&mut admin, "messages").await, 1);
@@ -202,7 +202,7 @@ pub(crate) async fn extending_a_time_to_live_does_not_change_the_index() {
         run(&mut admin, "UPDATE larder.threads SET sweep_ms = 1").await;
         assert_eq!(postgres.sweep().await.unwrap(), 0);
         assert_eq!(count(&mut admin, "threads WHERE sweep_ms = expires_ms").await, 1);
-        assert_eq!(history.tail(&used, None, 10).await.unwrap().len(), 2);
+        assert_eq!(history.tail(&used, None, 10).await.unwrap().messages.len(), 2);
         history.set_ttl(&used, None, None).await.unwrap();
         assert_eq!(count(&mut admin, "threads WHERE sweep_ms IS NOT NULL").await, 0);
         postgres.close().await;

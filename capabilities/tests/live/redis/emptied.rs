@@ -72,11 +72,11 @@ pub(crate) async fn data_without_one() {
     let head = format!("larder:{{thread:{}:agent:session}}:head", namespace.as_str());
     let removed: i64 = redis::cmd("HDEL").arg(&head).arg("g").query_async(&mut connection).await.unwrap();
     assert_eq!(removed, 1);
-    let old = history.tail(&thread, None, 1).await.unwrap()[0].seq;
+    let old = history.tail(&thread, None, 1).await.unwrap().messages[0].seq;
     assert_eq!(old.generation(), None);
     let new = history.append(&thread, ChatMessage::user("new")).await.unwrap();
     assert!(new.generation().is_some());
     // A position from before the draw names no generation, so it still fits.
-    assert_eq!(history.page_after(&thread, old, 10).await.unwrap().len(), 1);
-    assert_eq!(history.tail(&thread, None, 1).await.unwrap()[0].seq.generation(), new.generation());
+    assert_eq!(history.page_after(&thread, old, 10).await.unwrap().messages.len(), 1);
+    assert_eq!(history.tail(&thread, None, 1).await.unwrap().messages[0].seq.generation(), new.generation());
 }

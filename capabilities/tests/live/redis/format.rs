@@ -124,7 +124,7 @@ pub(crate) async fn data_of_a_newer_program_is_not_changed() {
     assert_refused(write_in_each_way(&older, &namespace).await, numbers);
     assert_eq!(dump(&namespace).await, before);
     append(&newer.history(namespace.clone())).await.unwrap();
-    assert_eq!(newer.history(namespace).tail(&thread("first"), None, 10).await.unwrap().len(), 4);
+    assert_eq!(newer.history(namespace).tail(&thread("first"), None, 10).await.unwrap().messages.len(), 4);
 }
 
 pub(crate) async fn data_of_a_newer_program_in_a_cluster_is_not_changed() {
@@ -133,7 +133,7 @@ pub(crate) async fn data_of_a_newer_program_in_a_cluster_is_not_changed() {
     let numbers = "has format 2; this release supports up to format 1";
     assert_refused(write_in_each_way(&older, &namespace).await, numbers);
     let history = newer.history(namespace.clone());
-    assert_eq!(history.tail(&thread("first"), None, 10).await.unwrap().len(), 3);
+    assert_eq!(history.tail(&thread("first"), None, 10).await.unwrap().messages.len(), 3);
     assert_eq!(history.thread_info(&thread("second")).await.unwrap().messages, 0);
     let values = newer.key_value(namespace.clone());
     assert_eq!(values.get(&bucket(), &key("k")).await.unwrap().unwrap().value, "value");

@@ -108,14 +108,17 @@ pub(crate) async fn a_replica_shows_what_was() {
     values.set(&bucket, &key, "new".into()).await.unwrap();
     // The primary returns every acknowledged write on every handle. The replica does not, which HIST and KV
     // forbid.
-    assert_eq!(open(&*writing, 1).await.history().unwrap().tail(&thread, None, 10).await.unwrap().len(), 1);
-    assert_eq!(old_history.tail(&thread, None, 10).await.unwrap().len(), 0);
+    assert_eq!(
+        open(&*writing, 1).await.history().unwrap().tail(&thread, None, 10).await.unwrap().messages.len(),
+        1
+    );
+    assert_eq!(old_history.tail(&thread, None, 10).await.unwrap().messages.len(), 0);
     assert!(old_values.get(&bucket, &key).await.unwrap().is_none());
 
     // It never returns half of a write, and accepts no write.
     execute(&mut admin, "SELECT pg_wal_replay_resume()").await;
     until(async || old_history.count_messages(&thread).await.unwrap() == 1).await;
-    assert_eq!(old_history.page_after(&thread, Seq::ZERO, 10).await.unwrap()[0].seq, seq);
+    assert_eq!(old_history.page_after(&thread, Seq::ZERO, 10).await.unwrap().messages[0].seq, seq);
     let refused = old_history.append(&thread, ChatMessage::user("lost?")).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     assert_eq!(history.count_messages(&thread).await.unwrap(), 1);

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, sync::Mutex, sync::PoisonError};
 
 use async_trait::async_trait;
-use larder_conformance::kernel::storage::history::{check_append, check_limit, check_tail_matching};
+use larder_conformance::kernel::storage::history::{
+    PageBytes, check_append, check_limit, check_tail_matching,
+};
 use larder_conformance::kernel::*;
 
 /// The last assigned number, and the messages.
@@ -28,6 +30,18 @@ impl fmt::Debug for AfternoonHistory {
 fn info(thread: &Thread, (last, messages): &Messages) -> ThreadInfo {
     let bytes = messages.iter().map(|stored| stored.message.size_bytes() as u64).sum();
     ThreadInfo::new(thread.clone(), messages.len() as u64, bytes, Seq::new(*last))
+}
+
+/// Returns a page of messages in the order of the read.
+fn page<'a>(last: i64, messages: impl Iterator<Item = &'a StoredMessage>) -> MessagePage {
+    let mut messages = messages.cloned().collect();
+    let more = PageBytes::cut(&mut messages);
+    MessagePage::new(messages, Seq::new(last)).with_more(more)
+}
+fn newest<'a>(last: i64, newest_first: impl Iterator<Item = &'a StoredMessage>) -> MessagePage {
+    let mut page = page(last, newest_first);
+    page.messages.reverse();
+    page
 }
 
 #[async_trait]
@@ -71,16 +85,16 @@ impl HistoryProvider for AfternoonHistory {
             Appended::new(first, Seq::new(*last))
         })
     }
-    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_messages(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         check_limit("history.get_messages", limit)?;
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        self.on(thread, |(_, stored)| stored.iter().skip(offset).take(limit).cloned().collect())
+        self.on(thread, |(last, stored)| page(*last, stored.iter().skip(offset).take(limit)))
     }
-    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn tail(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
         check_limit("history.tail", limit)?;
-        self.on(thread, |(_, stored)| {
+        self.on(thread, |(last, stored)| {
             let end = stored.partition_point(|message| before.is_none_or(|before| message.seq < before));
-            stored[end.saturating_sub(limit)..end].to_vec()
+            newest(*last, stored[..end].iter().rev().take(limit))
         })
     }
     async fn tail_matching(
@@ -89,21 +103,19 @@ impl HistoryProvider for AfternoonHistory {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         check_tail_matching(filter, limit)?;
-        self.on(thread, |(_, stored)| {
+        self.on(thread, |(last, stored)| {
             let kept = stored.iter().rev().filter(|message| {
                 before.is_none_or(|before| message.seq < before) && filter.keeps(thread, &message.message)
             });
-            let mut newest: Vec<_> = kept.take(limit).cloned().collect();
-            newest.reverse();
-            newest
+            newest(*last, kept.take(limit))
         })
     }
-    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         check_limit("history.page_after", limit)?;
-        self.on(thread, |(_, stored)| {
-            stored.iter().filter(|message| message.seq > after).take(limit).cloned().collect()
+        self.on(thread, |(last, stored)| {
+            page(*last, stored.iter().filter(|message| message.seq > after).take(limit))
         })
     }
     async fn thread_info(&self, thread: &Thread) -> Result<ThreadInfo> {

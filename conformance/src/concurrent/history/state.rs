@@ -122,8 +122,8 @@ impl State {
             (Op::Update { .. }, Reply::Answered(Answer::Stale)) => Some(self.clone()),
             (Op::Update { seq, was, id, .. }, reply) => self.updated((*seq, *was), *id, reply),
             (Op::Replace { up_to, seen, batch, .. }, reply) => self.replaced(*up_to, *seen, *batch, reply),
-            (read, Reply::Answered(Answer::Messages(seen))) => {
-                (self.window(read)? == seen).then(|| self.clone())
+            (read, Reply::Answered(Answer::Messages { messages, last })) => {
+                (self.window(read)? == messages).then(|| self.with_last(*last))?
             }
             _ => None,
         }
@@ -182,12 +182,13 @@ impl State {
         let size = |id: u32| u64::try_from(text_of(id).len()).unwrap_or(u64::MAX);
         let sizes: u64 = self.messages.iter().map(|(_, id)| size(*id)).sum();
         let count = u64::try_from(self.messages.len()).unwrap_or(u64::MAX);
+        (count == messages && sizes == bytes).then(|| self.with_last(last))?
+    }
+
+    /// Returns the thread whose last number a read returned, or `None` if the thread has another one.
+    fn with_last(&self, last: i64) -> Option<Self> {
         let fits = if self.last.exact { last == self.last.at_least } else { last >= self.last.at_least };
-        (count == messages && sizes == bytes && fits).then(|| {
-            let mut state = self.clone();
-            state.last = Number::known(last);
-            state
-        })
+        fits.then(|| Self { last: Number::known(last), ..self.clone() })
     }
 
     fn removed(&self, reply: &Reply<Answer>, goes: impl Fn(u32) -> bool) -> Option<Self> {

@@ -115,12 +115,11 @@ impl History {
         let wanted = |held: &&Message| {
             before.is_none_or(|before| held.seq < before.get()) && authors.keep(thread, &held.message)
         };
-        let mut messages: Vec<_> = held.messages.iter().filter(wanted).rev().take(limit).collect();
-        messages.reverse();
+        let messages = held.messages.iter().filter(wanted).rev().take(limit);
         let filter = authors.filter();
         let expected = match filter.check("history.tail_matching") {
             Err(refusal) => Err(refusal.into()),
-            Ok(()) => super::read::limited("history.tail_matching", limit, messages),
+            Ok(()) => super::read::limited("history.tail_matching", limit, || held.newest(messages)),
         };
         same(recorder, clause, &store.tail_matching(thread, &filter, before, limit).await, &expected)
     }

@@ -1,10 +1,11 @@
 //! The operations that read a thread.
 
-use larder_kernel::storage::history::{check_after, check_limit};
-use larder_kernel::{AgentId, HistoryProvider, PageRequest, Seq, StoredMessage, Thread};
+use larder_kernel::check::size;
+use larder_kernel::storage::history::{PageBytes, check_after, check_limit};
+use larder_kernel::{AgentId, HistoryProvider, MessagePage, PageRequest, Seq, Thread};
 
 use super::names::{At, thread as shown};
-use super::{History, Message};
+use super::{Held, History, Message};
 use crate::model::compare::{Checked, Expected, same};
 use crate::model::recorder::{Recorder, id, optional, page};
 use crate::model::shared::page_of;
@@ -19,8 +20,9 @@ impl History {
         const CLAUSE: &str = "HIST-024";
         recorder.call(CLAUSE, |_| format!("get_messages({}, {offset}, {limit})", shown(thread)));
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
-        let messages = self.held(thread).messages.iter().skip(skipped).take(limit);
-        let expected = limited("history.get_messages", limit, messages.collect());
+        let held = self.held(thread);
+        let messages = held.messages.iter().skip(skipped).take(limit);
+        let expected = limited("history.get_messages", limit, || held.page(messages));
         same(recorder, CLAUSE, &store.get_messages(thread, offset, limit).await, &expected)
     }
 
@@ -38,9 +40,8 @@ impl History {
             format!("tail({}, {before}, {limit})", shown(thread))
         });
         let wanted = |held: &&Message| before.is_none_or(|before| held.seq < before.get());
-        let mut messages: Vec<_> = held.messages.iter().filter(wanted).rev().take(limit).collect();
-        messages.reverse();
-        let expected = limited("history.tail", limit, messages);
+        let messages = held.messages.iter().filter(wanted).rev().take(limit);
+        let expected = limited("history.tail", limit, || held.newest(messages));
         same(recorder, clause, &store.tail(thread, before, limit).await, &expected)
     }
 
@@ -57,8 +58,8 @@ impl History {
         let clause = if lost.is_ok() { "HIST-028" } else { "HIST-100" };
         recorder.call(clause, |_| format!("page_after({}, Seq::new({after}), {limit})", shown(thread)));
         let messages = held.messages.iter().filter(|held| held.seq > after.get()).take(limit);
-        let expected = limited(OPERATION, limit, messages.collect());
-        let expected = expected.and_then(|messages| Ok(lost.map(|()| messages)?));
+        let expected = limited(OPERATION, limit, || held.page(messages));
+        let expected = expected.and_then(|page| Ok(lost.map(|()| page)?));
         same(recorder, clause, &store.page_after(thread, after, limit).await, &expected)
     }
 
@@ -103,8 +104,28 @@ impl History {
 pub(super) fn limited(
     operation: &'static str,
     limit: usize,
-    messages: Vec<&Message>,
-) -> Expected<Vec<StoredMessage>> {
+    page: impl FnOnce() -> MessagePage,
+) -> Expected<MessagePage> {
     check_limit(operation, limit)?;
-    Ok(messages.into_iter().map(Message::stored).collect())
+    Ok(page())
+}
+
+impl Held {
+    /// Returns a page of messages in the order of the read.
+    fn page<'a>(&self, messages: impl Iterator<Item = &'a Message>) -> MessagePage {
+        let (mut bytes, mut page) = (PageBytes::default(), MessagePage::empty(Seq::new(self.last)));
+        for held in messages {
+            if !bytes.fits(size(held.message.size_bytes())) {
+                return page.with_more(true);
+            }
+            page.messages.push(held.stored());
+        }
+        page
+    }
+
+    pub(super) fn newest<'a>(&self, newest_first: impl Iterator<Item = &'a Message>) -> MessagePage {
+        let mut page = self.page(newest_first);
+        page.messages.reverse();
+        page
+    }
 }

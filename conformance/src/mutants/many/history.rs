@@ -5,8 +5,8 @@ use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::storage::history::no_such_message;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, MessageUpdate, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
-    StoredMessage, Thread, ThreadInfo, Updated,
+    MessageFilter, MessagePage, MessageUpdate, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq,
+    Store, StoredMessage, Thread, ThreadInfo, Updated,
 };
 
 use super::{COUNT_MAX, ITEMS_MAX, ROWS_MAX, cut};
@@ -91,7 +91,7 @@ impl Wrong {
 
     /// Returns the messages behind the first 10,000.
     async fn rest(&self, thread: &Thread) -> Result<Vec<StoredMessage>> {
-        self.inner.get_messages(thread, COUNT_MAX, ITEMS_MAX).await
+        Ok(self.inner.get_messages(thread, COUNT_MAX, ITEMS_MAX).await?.messages)
     }
 
     async fn append(&self, thread: &Thread, rest: Vec<StoredMessage>) -> Result<()> {
@@ -124,17 +124,12 @@ impl Wrong {
         self.inner.update(thread, update).await
     }
 
-    async fn page_after_wrongly(
-        &self,
-        thread: &Thread,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    async fn page_after_wrongly(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {
         let mut page = self.inner.page_after(thread, after, limit).await?;
         if self.defect == Defect::ThreadCut
             && let Some(end) = self.rest(thread).await?.first()
         {
-            page.retain(|stored| stored.seq < end.seq);
+            page.messages.retain(|stored| stored.seq < end.seq);
         }
         Ok(page)
     }
@@ -145,12 +140,12 @@ impl Wrong {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         let mut found = self.inner.tail_matching(thread, filter, before, limit).await?;
         if self.defect == Defect::SearchCut
-            && let Some(oldest) = self.inner.tail(thread, before, ITEMS_MAX).await?.first()
+            && let Some(oldest) = self.inner.tail(thread, before, ITEMS_MAX).await?.messages.first()
         {
-            found.retain(|stored| stored.seq >= oldest.seq);
+            found.messages.retain(|stored| stored.seq >= oldest.seq);
         }
         Ok(found)
     }
@@ -196,7 +191,7 @@ impl Wrong {
         up_to: Option<Seq>,
         fence: Option<FencingToken>,
     ) -> Result<Forked> {
-        let last = self.inner.get_messages(source, COUNT_MAX - 1, 1).await?;
+        let last = self.inner.get_messages(source, COUNT_MAX - 1, 1).await?.messages;
         match (self.defect, last.first()) {
             (Defect::ForkCut, Some(last)) => self.inner.fork(source, target, Some(last.seq), fence).await,
             _ => self.inner.fork(source, target, up_to, fence).await,

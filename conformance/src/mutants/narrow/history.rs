@@ -6,7 +6,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::{
     AppendOptions, Appended, ChatMessage, ErrorKind, FencingToken, Forked, HistoryEventKind, HistoryEvents,
-    HistoryProvider, MessageFilter, Replaced, Replacement, Result, Seq, Store, StoredMessage, Thread,
+    HistoryProvider, MessageFilter, MessagePage, Replaced, Replacement, Result, Seq, Store, Thread,
 };
 
 use super::{panicking, reformatted, unavailable, with_floats};
@@ -89,10 +89,10 @@ impl Wrong {
         }
     }
 
-    async fn get_wrongly(&self, thread: &Thread, offset: u64, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn get_wrongly(&self, thread: &Thread, offset: u64, limit: usize) -> Result<MessagePage> {
         let mut found = self.inner.get_messages(thread, offset, limit).await?;
         if self.defect == Defect::ReadTrims {
-            for stored in &mut found {
+            for stored in &mut found.messages {
                 let message = Arc::make_mut(&mut stored.message);
                 let results = message.tool_results.iter_mut();
                 results.for_each(|result| result.content = result.content.trim().to_owned());
@@ -107,13 +107,13 @@ impl Wrong {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         let mut found = self.inner.tail_matching(thread, filter, before, limit).await?;
         if let (Defect::MatchingIncludesBefore, Some(before)) = (self.defect, before)
-            && found.len() < limit
+            && found.messages.len() < limit
         {
-            let all = self.inner.tail_matching(thread, filter, None, 10_000).await?;
-            found.extend(all.into_iter().filter(|stored| stored.seq == before));
+            let all = self.inner.tail_matching(thread, filter, None, 10_000).await?.messages;
+            found.messages.extend(all.into_iter().filter(|stored| stored.seq == before));
         }
         Ok(found)
     }
@@ -126,7 +126,7 @@ impl Wrong {
         fence: Option<FencingToken>,
     ) -> Result<Forked> {
         if let (Defect::ForkEndsBeforeGap, Some(end)) = (self.defect, up_to) {
-            let all = self.inner.get_messages(source, 0, 10_000).await?;
+            let all = self.inner.get_messages(source, 0, 10_000).await?.messages;
             let kept: Vec<_> = all.iter().filter(|stored| stored.seq <= end).collect();
             // An end that is no message's number is taken for the end before.
             if let [.., before, last] = kept.as_slice()
@@ -154,7 +154,7 @@ impl Wrong {
     }
 
     async fn subscribe_wrongly(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {
-        let all = self.inner.get_messages(thread, 0, 10_000).await?;
+        let all = self.inner.get_messages(thread, 0, 10_000).await?.messages;
         let before =
             all.iter().rev().find(|stored| stored.seq < after).map_or(Seq::ZERO, |stored| stored.seq);
         let includes =

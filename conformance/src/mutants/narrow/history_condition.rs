@@ -57,7 +57,7 @@ impl Wrong {
         match self.defect {
             Defect::ConditionIgnored => options.if_last = None,
             Defect::ConditionOnMessages => {
-                let newest = self.inner.tail(thread, None, 1).await?;
+                let newest = self.inner.tail(thread, None, 1).await?.messages;
                 check_if_last(OPERATION, Some(wanted), newest.last().map_or(Seq::ZERO, |stored| stored.seq))?;
                 options.if_last = None;
             }

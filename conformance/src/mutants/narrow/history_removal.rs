@@ -68,7 +68,7 @@ impl Wrong {
                 removal.target = RemovalTarget::After(before.in_generation(position.generation()));
             }
             (Defect::PopOldest, RemovalTarget::Newest(count)) => {
-                let oldest = self.inner.get_messages(thread, 0, *count).await?;
+                let oldest = self.inner.get_messages(thread, 0, *count).await?.messages;
                 if !oldest.is_empty() && removal.idempotency_key.is_none() {
                     removal.target = RemovalTarget::Numbers(oldest.iter().map(|stored| stored.seq).collect());
                 }
@@ -124,7 +124,7 @@ impl Wrong {
 
     /// Reads the newest messages, waits, and removes them.
     async fn pop(&self, thread: &Thread, count: usize) -> Result<Removed> {
-        let newest = self.inner.tail(thread, None, count).await?;
+        let newest = self.inner.tail(thread, None, count).await?.messages;
         tokio::time::sleep(BETWEEN).await;
         if newest.is_empty() {
             return Ok(Removed::new(0, self.inner.thread_info(thread).await?.last));
@@ -137,7 +137,7 @@ impl Wrong {
     /// Counts the numbers that the thread has used up since its last message as messages.
     async fn info_wrongly(&self, thread: &Thread) -> Result<ThreadInfo> {
         let mut info = self.inner.thread_info(thread).await?;
-        let newest = self.inner.tail(thread, None, 1).await?.pop();
+        let newest = self.inner.tail(thread, None, 1).await?.messages.pop();
         if let (Defect::RemovedCounted, Some(newest)) = (self.defect, newest) {
             info.messages += u64::from(newest.seq < info.last);
         }

@@ -10,8 +10,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::history::check_revision;
 use larder_kernel::{
     AppendOptions, Appended, ChatMessage, Error, ErrorKind, HistoryEventKind, HistoryEvents, HistoryProvider,
-    HistoryProviderExt, MessageFilter, MessageUpdate, Replaced, Replacement, Result, Revision, Seq, Store,
-    StoredMessage, Thread, ThreadInfo, Ttl, Updated,
+    HistoryProviderExt, MessageFilter, MessagePage, MessageUpdate, Replaced, Replacement, Result, Revision,
+    Seq, Store, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use crate::mutants::serve::lock;
@@ -189,16 +189,11 @@ impl Wrong {
         }
     }
 
-    async fn tail_wrongly(
-        &self,
-        thread: &Thread,
-        before: Option<Seq>,
-        limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    async fn tail_wrongly(&self, thread: &Thread, before: Option<Seq>, limit: usize) -> Result<MessagePage> {
         let mut tail = self.inner.tail(thread, before, limit).await?;
         if self.defect == Defect::EarlierRead {
             self.keep(thread, |kept| {
-                for stored in &mut tail {
+                for stored in &mut tail.messages {
                     if let Some(earlier) = kept.earlier.get(&stored.seq.get()) {
                         stored.message = Arc::clone(earlier);
                     }
@@ -214,10 +209,10 @@ impl Wrong {
         filter: &MessageFilter,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
+    ) -> Result<MessagePage> {
         let mut found = self.inner.tail_matching(thread, filter, before, limit).await?;
         if self.defect == Defect::RevisionUnread {
-            found.iter_mut().for_each(|stored| stored.revision = Revision::at(stored.seq));
+            found.messages.iter_mut().for_each(|stored| stored.revision = Revision::at(stored.seq));
         }
         Ok(found)
     }

@@ -30,7 +30,7 @@ impl HistoryClient {
             return Ok(Answer::Numbers(Vec::new()));
         }
         let seq = Seq::new(i64::try_from(first).unwrap_or(i64::MAX));
-        let found = history.page_after(&thread, Seq::new(seq.get() - 1), 1).await?;
+        let found = history.page_after(&thread, Seq::new(seq.get() - 1), 1).await?.messages;
         let revision = found.first().map_or(Revision::at(seq), |stored| stored.revision);
         let version = of.versions.1;
         let message = ChatMessage::user(self.version(batch, version));

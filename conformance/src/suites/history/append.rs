@@ -53,9 +53,17 @@ pub(super) async fn messages_read_back_equal_in_every_field(context: Context) ->
     for store in [&stores.a, &stores.b] {
         let count = written.len();
         expect::equal("page_after", &bodies(&all(&**store, &thread).await?), &written)?;
-        expect::equal("get_messages", &bodies(&store.get_messages(&thread, 0, count).await?), &written)?;
+        expect::equal(
+            "get_messages",
+            &bodies(&store.get_messages(&thread, 0, count).await?.messages),
+            &written,
+        )?;
         let tail = implemented(store.tail(&thread, None, count).await)?;
-        expect::equal("tail", &tail.map_or_else(|| written.clone(), |tail| bodies(&tail)), &written)?;
+        expect::equal(
+            "tail",
+            &tail.map_or_else(|| written.clone(), |tail| bodies(&tail.messages)),
+            &written,
+        )?;
     }
     Ok(())
 }
@@ -208,10 +216,14 @@ pub(super) async fn order_ignores_created_at(context: Context) -> CaseResult {
         append(&*super::support::either(&stores, number), &thread, batch.to_vec()).await?;
     }
     expect::equal("page_after", &bodies(&all(&*stores.b, &thread).await?), &written)?;
-    expect::equal("get_messages", &bodies(&stores.b.get_messages(&thread, 0, 100).await?), &written)?;
-    expect::equal("tail", &bodies(&stores.a.tail(&thread, None, 100).await?), &written)?;
+    expect::equal(
+        "get_messages",
+        &bodies(&stores.b.get_messages(&thread, 0, 100).await?.messages),
+        &written,
+    )?;
+    expect::equal("tail", &bodies(&stores.a.tail(&thread, None, 100).await?.messages), &written)?;
     let newest: Vec<_> = written.iter().skip(6).cloned().collect();
-    expect::equal("tail of 2", &bodies(&stores.b.tail(&thread, None, 2).await?), &newest)
+    expect::equal("tail of 2", &bodies(&stores.b.tail(&thread, None, 2).await?.messages), &newest)
 }
 
 /// HIST-014: the exact limit of a message is allowed, of text and of metadata.

@@ -177,7 +177,7 @@ pub(super) async fn numbers_continue_after_a_clear(context: Context) -> CaseResu
         let answer = say(&**writer, &thread, &["after"]).await?;
         expect::that(answer.first > greatest, format!("a number above {greatest}"), answer)?;
         greatest = answer.last;
-        let page = stores.b.page_after(&thread, Seq::new(answer.first.get() - 1), 10).await?;
+        let page = stores.b.page_after(&thread, Seq::new(answer.first.get() - 1), 10).await?.messages;
         expect::equal("the page after the cleared messages", &texts(&page), &vec!["after"])?;
     }
     Ok(())

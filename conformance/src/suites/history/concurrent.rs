@@ -83,8 +83,9 @@ pub(super) async fn a_reader_never_sees_part_of_a_batch(context: Context) -> Cas
             loop {
                 // Read first, so that the last read follows the last write.
                 let last = done.load(Ordering::Acquire);
-                whole(&store.get_messages(&thread, 0, 1_000).await?, BATCH)?;
-                whole(&implemented(store.tail(&thread, None, 1_000).await)?.unwrap_or_default(), BATCH)?;
+                whole(&store.get_messages(&thread, 0, 1_000).await?.messages, BATCH)?;
+                let tail = implemented(store.tail(&thread, None, 1_000).await)?.map(|page| page.messages);
+                whole(&tail.unwrap_or_default(), BATCH)?;
                 if let Some(info) = counts(&*store, &thread).await? {
                     expect::that(info.messages.is_multiple_of(5), "the count of whole batches", &info)?;
                 }

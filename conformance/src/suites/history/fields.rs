@@ -64,7 +64,7 @@ pub(super) async fn every_field_reads_back_by_every_method(context: Context) -> 
     ];
     for (method, read) in reads {
         if let Some(found) = implemented(read)? {
-            same(method, &bodies(&found), &written)?;
+            same(method, &bodies(&found.messages), &written)?;
         }
     }
     Ok(())
@@ -96,7 +96,7 @@ pub(super) async fn a_fork_keeps_every_field(context: Context) -> CaseResult {
     let (source, target, written) = (thread("fields")?, thread("fork")?, written()?);
     append(&*stores.a, &source, written.clone()).await?;
     stores.a.fork(&source, &target, None, None).await?;
-    same("the fork", &bodies(&stores.b.get_messages(&target, 0, written.len()).await?), &written)
+    same("the fork", &bodies(&stores.b.get_messages(&target, 0, written.len()).await?.messages), &written)
 }
 
 /// HIST-050.
@@ -106,7 +106,7 @@ pub(super) async fn a_replacement_keeps_every_field(context: Context) -> CaseRes
     say(&*stores.a, &thread, &["old"]).await?;
     let up_to = last(&*stores.a, &thread).await?;
     stores.a.replace(&thread, Replacement::new(up_to, written.clone())).await?;
-    same("the thread", &bodies(&stores.b.get_messages(&thread, 0, written.len()).await?), &written)
+    same("the thread", &bodies(&stores.b.get_messages(&thread, 0, written.len()).await?.messages), &written)
 }
 
 /// HIST-140.
@@ -114,11 +114,11 @@ pub(super) async fn an_update_keeps_every_field(context: Context) -> CaseResult 
     let stores = context.history().await?;
     let (thread, written) = (thread("fields")?, written()?);
     append(&*stores.a, &thread, vec![ChatMessage::user("old"); written.len()]).await?;
-    let old = stores.b.get_messages(&thread, 0, written.len()).await?;
+    let old = stores.b.get_messages(&thread, 0, written.len()).await?.messages;
     for (stored, message) in old.iter().zip(&written) {
         stores.a.update(&thread, MessageUpdate::of(stored, message.clone())).await?;
     }
-    same("the thread", &bodies(&stores.b.get_messages(&thread, 0, written.len()).await?), &written)
+    same("the thread", &bodies(&stores.b.get_messages(&thread, 0, written.len()).await?.messages), &written)
 }
 
 #[cfg(test)]

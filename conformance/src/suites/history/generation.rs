@@ -14,7 +14,7 @@ use crate::expect;
 /// erasure: the second one and the last one.
 async fn written_again(stores: &Stores, thread: &Thread) -> CaseResult<[Seq; 2]> {
     let first = say(&*stores.a, thread, &["1", "2", "3"]).await?;
-    let second = stores.b.page_after(thread, first.first, 1).await?;
+    let second = stores.b.page_after(thread, first.first, 1).await?.messages;
     let second = expect::some("the second message", second.first())?.seq;
     stores.a.erase().await?;
     say(&*stores.a, thread, &["a", "b", "c", "d", "e"]).await?;
@@ -27,11 +27,11 @@ async fn positions(store: &dyn HistoryProvider, thread: &Thread) -> CaseResult<V
     let mut found = vec![last(store, thread).await?];
     found.extend(store.list_threads(None, PageRequest::first(10)).await?.items.iter().map(|info| info.last));
     for read in [
-        store.get_messages(thread, 0, 10).await?,
-        store.tail(thread, None, 10).await?,
-        store.tail(thread, Some(Seq::MAX), 10).await?,
-        store.tail_matching(thread, &all, None, 10).await?,
-        store.page_after(thread, Seq::MIN, 10).await?,
+        store.get_messages(thread, 0, 10).await?.messages,
+        store.tail(thread, None, 10).await?.messages,
+        store.tail(thread, Some(Seq::MAX), 10).await?.messages,
+        store.tail_matching(thread, &all, None, 10).await?.messages,
+        store.page_after(thread, Seq::MIN, 10).await?.messages,
     ] {
         found.extend(read.iter().map(|stored| stored.seq));
     }
@@ -80,7 +80,7 @@ pub(super) async fn every_position_of_a_thread_names_its_generation(context: Con
     let fork = Thread::new("assistant", "fork")?;
     let forked = stores.b.fork(&thread, &fork, None, None).await?;
     let mut of_fork = vec![forked.last];
-    of_fork.extend(stores.a.tail(&fork, None, 10).await?.iter().map(|stored| stored.seq));
+    of_fork.extend(stores.a.tail(&fork, None, 10).await?.messages.iter().map(|stored| stored.seq));
     one_generation("the fork", &of_fork)?;
     expect::that(
         forked.last.generation() != first.last.generation(),
@@ -109,16 +109,24 @@ pub(super) async fn a_page_after_a_lost_position_conflicts(context: Context) -> 
         let refusal = expect::error(&format!("a page after {}", after.to_text()), page, ErrorKind::Conflict)?;
         expect::equal("the field", &refusal.field(), &Some("after"))?;
     }
-    expect::equal("a page after the last one", &stores.b.page_after(&thread, end, 10).await?.len(), &0)?;
-    expect::equal("a page after its number", &stores.b.page_after(&thread, Seq::new(5), 9).await?.len(), &0)?;
-    expect::equal("a page after MAX", &stores.b.page_after(&thread, Seq::MAX, 9).await?.len(), &0)?;
+    expect::equal(
+        "a page after the last one",
+        &stores.b.page_after(&thread, end, 10).await?.messages.len(),
+        &0,
+    )?;
+    expect::equal(
+        "a page after its number",
+        &stores.b.page_after(&thread, Seq::new(5), 9).await?.messages.len(),
+        &0,
+    )?;
+    expect::equal("a page after MAX", &stores.b.page_after(&thread, Seq::MAX, 9).await?.messages.len(), &0)?;
     let absent = Thread::new("assistant", "absent")?;
     for after in [end, Seq::new(1)] {
         let page = stores.a.page_after(&absent, after, 10).await;
         expect::error("a page of a thread that does not exist", page, ErrorKind::Conflict)?;
     }
     stores.a.clear(&thread, None).await?;
-    expect::equal("a page after a clear", &stores.b.page_after(&thread, end, 10).await?.len(), &0)
+    expect::equal("a page after a clear", &stores.b.page_after(&thread, end, 10).await?.messages.len(), &0)
 }
 
 /// HIST-101.
@@ -134,9 +142,9 @@ pub(super) async fn the_tail_before_a_lost_position_conflicts(context: Context) 
             expect::error(&format!("the tail before {}", before.to_text()), tail, ErrorKind::Conflict)?;
         expect::equal("the field", &refusal.field(), &Some("before"))?;
     }
-    let read = stores.b.tail(&thread, Some(end), 10).await?.len();
+    let read = stores.b.tail(&thread, Some(end), 10).await?.messages.len();
     expect::equal("the messages before the last one", &read, &4)?;
-    expect::equal("a bound", &stores.b.tail(&thread, Some(Seq::new(100)), 10).await?.len(), &5)
+    expect::equal("a bound", &stores.b.tail(&thread, Some(Seq::new(100)), 10).await?.messages.len(), &5)
 }
 
 /// HIST-105.
@@ -151,7 +159,7 @@ pub(super) async fn matches_before_a_lost_position_conflict(context: Context) ->
             let found = stores.b.tail_matching(&thread, &filter, Some(before), 10).await;
             expect::error(&format!("matches before {}", before.to_text()), found, ErrorKind::Conflict)?;
         }
-        let found = stores.b.tail_matching(&thread, &filter, Some(end), 10).await?.len();
+        let found = stores.b.tail_matching(&thread, &filter, Some(end), 10).await?.messages.len();
         expect::equal("the matches before the last one", &found, &4)?;
     }
     Ok(())
@@ -166,7 +174,7 @@ pub(super) async fn a_fork_up_to_a_lost_position_conflicts(context: Context) -> 
         expect::error(&format!("a fork up to {}", lost.to_text()), forked, ErrorKind::Conflict)?;
         holds(&*stores.a, &target, &[]).await?;
     }
-    let own = stores.a.tail(&source, None, 3).await?;
+    let own = stores.a.tail(&source, None, 3).await?.messages;
     let own = expect::some("a message", own.first())?.seq;
     stores.b.fork(&source, &target, Some(own), None).await?;
     holds(&*stores.a, &target, &["a", "b", "c"]).await

@@ -161,7 +161,7 @@ pub(super) async fn author_and_role_do_not_merge(context: Context) -> CaseResult
         let by_agent = MessageFilter::new().include_agent(AgentId::new(name)?);
         let by_role = MessageFilter::new().include_role(AgentRole::new(name)?);
         for (filter, first) in [(by_agent, true), (by_role, false)] {
-            let found = stores.b.tail_matching(&thread, &filter, None, 1_000).await?;
+            let found = stores.b.tail_matching(&thread, &filter, None, 1_000).await?.messages;
             let wanted =
                 pairs.iter().filter(|(agent, role)| if first { agent == name } else { role == name });
             let wanted: Vec<String> = wanted.map(|(agent, role)| format!("{agent:?} {role:?}")).collect();

@@ -198,7 +198,7 @@ pub(super) async fn a_thread_without_messages_is_not_listed(context: Context) ->
         let thread = thread(name)?;
         match name {
             "subscribed to" => drop(stores.a.subscribe(&thread, Seq::ZERO).await?),
-            "read" => drop(stores.a.tail(&thread, None, 5).await?),
+            "read" => drop(stores.a.tail(&thread, None, 5).await?.messages),
             "refused a fork" => {
                 drop(stores.a.fork(&super::support::thread("absent")?, &thread, None, None).await);
             }

@@ -128,7 +128,7 @@ async fn many_idempotency_keys_are_remembered(context: Context) -> CaseResult {
 async fn every_window_of_a_long_thread_is_full(context: Context) -> CaseResult {
     let (stores, thread, many) = large(&context).await?;
     for (offset, limit) in [(0, 10_000), (10_000, 10_000), (many / 2, 1_001), (many - 1, 10), (many, 10)] {
-        let found = stores.b.get_messages(&thread, count(offset), limit).await?;
+        let found = stores.b.get_messages(&thread, count(offset), limit).await?.messages;
         let (from, to) = (offset.min(many), (offset + limit).min(many));
         are(&format!("{limit} from {offset}"), &found, from, to)?;
     }
@@ -138,7 +138,7 @@ async fn every_window_of_a_long_thread_is_full(context: Context) -> CaseResult {
 async fn the_tail_of_a_long_thread_is_complete(context: Context) -> CaseResult {
     let (stores, thread, many) = large(&context).await?;
     for limit in [10_000, 2_049] {
-        let found = stores.b.tail(&thread, None, limit).await?;
+        let found = stores.b.tail(&thread, None, limit).await?.messages;
         are(&format!("the newest {limit}"), &found, many.saturating_sub(limit), many)?;
     }
     Ok(())
@@ -148,11 +148,11 @@ async fn a_long_thread_is_paged_backwards(context: Context) -> CaseResult {
     let (stores, thread, many) = large(&context).await?;
     let (mut before, mut end) = (None, many);
     while end > 0 {
-        let page = stores.b.tail(&thread, before, 7_000).await?;
+        let page = stores.b.tail(&thread, before, 7_000).await?.messages;
         are("a page", &page, end.saturating_sub(7_000), end)?;
         (before, end) = (page.first().map(|oldest| oldest.seq), end.saturating_sub(7_000));
     }
-    are("what precedes the oldest", &stores.b.tail(&thread, before, 10).await?, 0, 0)
+    are("what precedes the oldest", &stores.b.tail(&thread, before, 10).await?.messages, 0, 0)
 }
 
 async fn the_oldest_of_many_messages_is_found(context: Context) -> CaseResult {
@@ -163,14 +163,14 @@ async fn the_oldest_of_many_messages_is_found(context: Context) -> CaseResult {
         MessageFilter::new().exclude_agent(AgentId::new("even")?).exclude_agent(thread.agent.clone()),
     ];
     for filter in rare {
-        are("the oldest", &stores.b.tail_matching(&thread, &filter, None, 10).await?, 0, 1)?;
+        are("the oldest", &stores.b.tail_matching(&thread, &filter, None, 10).await?.messages, 0, 1)?;
     }
     let even = MessageFilter::new().include_agent(AgentId::new("even")?);
-    let found = stores.b.tail_matching(&thread, &even, None, 10_000).await?;
+    let found = stores.b.tail_matching(&thread, &even, None, 10_000).await?.messages;
     let expected: Vec<String> = (2..many).step_by(2).map(|number| number.to_string()).collect();
     expect::equal("the number of messages of one author", &found.len(), &expected.len())?;
     expect::that(texts(&found) == expected, "every second message", texts(&found).first())?;
-    let found = stores.b.tail_matching(&thread, &MessageFilter::new(), None, 10_000).await?;
+    let found = stores.b.tail_matching(&thread, &MessageFilter::new(), None, 10_000).await?.messages;
     are("the newest without a filter", &found, many.saturating_sub(10_000), many)
 }
 
@@ -179,7 +179,7 @@ async fn a_long_thread_is_paged_forwards(context: Context) -> CaseResult {
     for limit in [10_000, 977] {
         let (mut after, mut found) = (Seq::ZERO, Vec::new());
         loop {
-            let page = stores.b.page_after(&thread, after, limit).await?;
+            let page = stores.b.page_after(&thread, after, limit).await?.messages;
             let Some(newest) = page.last() else { break };
             let full = page.len() == limit.min(many - found.len().min(many));
             expect::that(full, format!("a page of {limit} or of all that remain"), page.len())?;
@@ -220,7 +220,7 @@ async fn many_messages_of_a_run_are_cleared(context: Context) -> CaseResult {
     }
     say(&*stores.a, &thread, &["1"]).await?;
     expect::equal("messages removed", &stores.a.clear_run(&thread, &tagged, None).await?, &count(many))?;
-    are("what remains", &stores.b.get_messages(&thread, 0, 10_000).await?, 0, 2)
+    are("what remains", &stores.b.get_messages(&thread, 0, 10_000).await?.messages, 0, 2)
 }
 
 async fn many_messages_are_forked(context: Context) -> CaseResult {
@@ -228,8 +228,8 @@ async fn many_messages_are_forked(context: Context) -> CaseResult {
     let target = thread("target")?;
     let forked = stores.a.fork(&source, &target, None, None).await?;
     expect::equal("messages forked", &forked.messages, &count(many))?;
-    let mut found = stores.b.get_messages(&target, 0, 10_000).await?;
-    found.extend(stores.b.get_messages(&target, 10_000, 10_000).await?);
+    let mut found = stores.b.get_messages(&target, 0, 10_000).await?.messages;
+    found.extend(stores.b.get_messages(&target, 10_000, 10_000).await?.messages);
     are("the fork", &found, 0, many)
 }
 
@@ -240,14 +240,14 @@ async fn many_messages_are_removed_by_number(context: Context) -> CaseResult {
         let removed = stores.a.remove(&thread, Removal::numbers(batch.iter().copied())).await?;
         expect::equal("messages removed", &removed.removed, &count(batch.len()))?;
     }
-    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?, 0, 1)
+    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?.messages, 0, 1)
 }
 
 async fn many_messages_are_rewound(context: Context) -> CaseResult {
     let (stores, thread, many) = long(&context).await?;
     let removed = stores.a.remove(&thread, Removal::after(Seq::new(1))).await?;
     expect::equal("messages removed", &removed.removed, &count(many - 1))?;
-    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?, 0, 1)
+    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?.messages, 0, 1)
 }
 
 async fn many_messages_are_popped(context: Context) -> CaseResult {
@@ -265,10 +265,10 @@ async fn messages_of_a_long_thread_are_updated(context: Context) -> CaseResult {
     let (stores, thread, many) = long(&context).await?;
     for index in [0, many / 2, many - 1] {
         let read = async |store: &dyn HistoryProvider| store.get_messages(&thread, count(index), 1).await;
-        let found = read(&*stores.a).await?;
+        let found = read(&*stores.a).await?.messages;
         let Some(stored) = found.first() else { return Err(expect::broken("a message", "none")) };
         stores.a.update(&thread, MessageUpdate::of(stored, ChatMessage::user("new"))).await?;
-        let found = read(&*stores.b).await?;
+        let found = read(&*stores.b).await?.messages;
         expect::equal(&format!("the message at {index}"), &texts(&found), &vec!["new"])?;
     }
     expect::equal("the messages", &stores.b.thread_info(&thread).await?.messages, &count(many))
@@ -280,7 +280,7 @@ async fn many_messages_are_replaced(context: Context) -> CaseResult {
     say(&*stores.a, &thread, &["1"]).await?;
     let replaced = replace_now(&*stores.a, &thread, up_to, &["0"]).await?;
     expect::equal("messages removed", &replaced.removed, &count(many))?;
-    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?, 0, 2)
+    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?.messages, 0, 2)
 }
 
 async fn many_threads_are_listed_once(context: Context) -> CaseResult {
@@ -322,7 +322,7 @@ async fn many_messages_expire_together(context: Context) -> CaseResult {
     tokio::time::sleep(2 * life).await;
     reads_empty(&*stores.b, &thread).await?;
     say(&*stores.a, &thread, &["0"]).await?;
-    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?, 0, 1)
+    are("the thread", &stores.b.get_messages(&thread, 0, 10_000).await?.messages, 0, 1)
 }
 
 async fn a_backlog_of_many_messages_is_delivered(context: Context) -> CaseResult {

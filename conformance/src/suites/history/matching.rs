@@ -61,7 +61,7 @@ async fn with_authors(stores: &Stores) -> CaseResult<(Thread, Vec<StoredMessage>
 
 /// Checks that the filter keeps exactly these of the messages above.
 async fn keeps(stores: &Stores, thread: &Thread, filter: &MessageFilter, expected: &[&str]) -> CaseResult {
-    let found = stores.b.tail_matching(thread, filter, None, 100).await?;
+    let found = stores.b.tail_matching(thread, filter, None, 100).await?.messages;
     expect::equal(&format!("what {filter:?} keeps"), &texts(&found), &expected.to_vec())
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn the_limit_counts_messages_that_pass_the_filter(context: Cont
     let stored = all(&*stores.b, &thread).await?;
     for limit in [1, 2, 3, 10, 50, 52, 53, 100, PAGE_ITEMS_MAX] {
         for filter in [only("rare")?, MessageFilter::new().exclude_agent(agent("often")?)] {
-            let found = stores.b.tail_matching(&thread, &filter, None, limit).await?;
+            let found = stores.b.tail_matching(&thread, &filter, None, limit).await?.messages;
             let expected = kept(&thread, &stored, &filter, None, limit);
             expect::equal(&format!("the newest {limit} of {filter:?}"), &found, &expected)?;
         }
@@ -108,7 +108,7 @@ pub(super) async fn matching_messages_are_found_however_old(context: Context) ->
         (excluding, 100, vec![1, 2, 3, 6_004]),
         (only("nobody")?, 5, vec![]),
     ] {
-        let found = stores.b.tail_matching(&thread, &filter, None, limit).await?;
+        let found = stores.b.tail_matching(&thread, &filter, None, limit).await?.messages;
         expect::equal(&format!("the newest {limit} of {filter:?}"), &seqs(&found), &expected)?;
     }
     Ok(())
@@ -225,7 +225,7 @@ pub(super) async fn authors_and_roles_match_byte_by_byte(context: Context) -> Ca
     let without = rest
         .iter()
         .try_fold(only("player")?, |filter, name| Ok::<_, Failure>(filter.exclude_role(role(name)?)))?;
-    let found = stores.b.tail_matching(&thread, &without, None, PAGE_ITEMS_MAX).await?;
+    let found = stores.b.tail_matching(&thread, &without, None, PAGE_ITEMS_MAX).await?.messages;
     let expected: Vec<String> = names.iter().skip(60).map(|name| format!("role {name}")).collect();
     expect::equal(
         "the remaining messages without some roles",
@@ -250,7 +250,7 @@ pub(super) async fn before_considers_only_smaller_numbers_that_pass(context: Con
     let filters = [only("a")?, only("c")?.include_role(role("x")?), only("a")?.exclude_role(role("x")?)];
     for filter in &filters {
         for before in [i64::MIN, -2, -1, 0, 1, 2, 3, 40, 41, 42, 90, 91, i64::MAX].map(Seq::new) {
-            let found = stores.b.tail_matching(&thread, filter, Some(before), 3).await?;
+            let found = stores.b.tail_matching(&thread, filter, Some(before), 3).await?.messages;
             let expected = kept(&thread, &stored, filter, Some(before), 3);
             expect::equal(&format!("3 of {filter:?} before {before}"), &found, &expected)?;
         }
@@ -258,7 +258,7 @@ pub(super) async fn before_considers_only_smaller_numbers_that_pass(context: Con
             let mut walked: Vec<StoredMessage> = Vec::new();
             loop {
                 let before = walked.first().map(|first| first.seq);
-                let mut part = stores.b.tail_matching(&thread, filter, before, step).await?;
+                let mut part = stores.b.tail_matching(&thread, filter, before, step).await?.messages;
                 if part.is_empty() {
                     break;
                 }
@@ -279,7 +279,7 @@ pub(super) async fn an_empty_filter_passes_everything(context: Context) -> CaseR
     let none = MessageFilter::new();
     for limit in [1, 3, 7, 8, PAGE_ITEMS_MAX] {
         for before in [None, Some(Seq::new(5))] {
-            let found = stores.b.tail_matching(&thread, &none, before, limit).await?;
+            let found = stores.b.tail_matching(&thread, &none, before, limit).await?.messages;
             expect::equal(
                 &format!("the newest {limit}"),
                 &found,
@@ -289,7 +289,7 @@ pub(super) async fn an_empty_filter_passes_everything(context: Context) -> CaseR
     }
     for filter in [none, only("a")?, MessageFilter::new().exclude_role(role("x")?)] {
         for before in [None, Some(Seq::new(5))] {
-            let found = stores.b.tail_matching(&thread, &filter, before, 0).await?;
+            let found = stores.b.tail_matching(&thread, &filter, before, 0).await?.messages;
             expect::equal(&format!("none of {filter:?}"), &found, &Vec::new())?;
         }
     }

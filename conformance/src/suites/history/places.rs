@@ -32,7 +32,9 @@ async fn with_gaps(context: &Context) -> CaseResult<(Stores, Thread, Vec<StoredM
             message.run = Some(run(&round.to_string())?);
         }
         append(&*stores.a, &thread, batch).await?;
-        assigned.extend(stores.a.page_after(&thread, Seq::ZERO, 100).await?.iter().map(|stored| stored.seq));
+        assigned.extend(
+            stores.a.page_after(&thread, Seq::ZERO, 100).await?.messages.iter().map(|stored| stored.seq),
+        );
         if round % 2 == 0 {
             stores.a.clear_run(&thread, &run(&round.to_string())?, None).await?;
             assigned.push(last(&*stores.a, &thread).await?);
@@ -40,7 +42,7 @@ async fn with_gaps(context: &Context) -> CaseResult<(Stores, Thread, Vec<StoredM
     }
     assigned.sort_unstable();
     assigned.dedup();
-    let messages = stores.a.page_after(&thread, Seq::ZERO, 100).await?;
+    let messages = stores.a.page_after(&thread, Seq::ZERO, 100).await?.messages;
     expect::equal("the number of messages", &messages.len(), &16)?;
     Ok((stores, thread, messages, assigned))
 }
@@ -52,7 +54,7 @@ fn below(messages: &[StoredMessage], bound: Seq) -> Vec<i64> {
 async fn the_tail_follows_the_table_of_numbers(context: Context) -> CaseResult {
     let (stores, thread, messages, assigned) = with_gaps(&context).await?;
     for before in assigned.into_iter().chain([Seq::ZERO, Seq::MAX]) {
-        let found = stores.b.tail(&thread, Some(before), 100).await?;
+        let found = stores.b.tail(&thread, Some(before), 100).await?.messages;
         expect::equal(&format!("the tail before {before}"), &seqs(&found), &below(&messages, before))?;
     }
     Ok(())
@@ -63,7 +65,7 @@ async fn a_filtered_tail_follows_the_table_of_numbers(context: Context) -> CaseR
     let filters = [MessageFilter::new(), MessageFilter::new().include_agent(thread.agent.clone())];
     for before in assigned.into_iter().chain([Seq::ZERO, Seq::MAX]) {
         for filter in &filters {
-            let found = stores.b.tail_matching(&thread, filter, Some(before), 100).await?;
+            let found = stores.b.tail_matching(&thread, filter, Some(before), 100).await?.messages;
             expect::equal(&format!("the tail before {before}"), &seqs(&found), &below(&messages, before))?;
         }
     }
@@ -73,7 +75,7 @@ async fn a_filtered_tail_follows_the_table_of_numbers(context: Context) -> CaseR
 async fn a_page_follows_the_table_of_numbers(context: Context) -> CaseResult {
     let (stores, thread, messages, assigned) = with_gaps(&context).await?;
     for after in assigned.into_iter().chain([Seq::ZERO, Seq::MIN, Seq::MAX]) {
-        let found = stores.b.page_after(&thread, after, 100).await?;
+        let found = stores.b.page_after(&thread, after, 100).await?.messages;
         let expected: Vec<i64> = seqs(&messages).into_iter().filter(|seq| *seq > after.get()).collect();
         expect::equal(&format!("the page after {after}"), &seqs(&found), &expected)?;
     }
@@ -114,7 +116,7 @@ async fn a_fork_follows_the_table_of_numbers(context: Context) -> CaseResult {
         }
         let copied = usize::try_from(forked?.messages).ok();
         expect::equal(&format!("messages up to {up_to}"), &copied, &Some(expected.len()))?;
-        let found = stores.b.page_after(&target, Seq::ZERO, 100).await?;
+        let found = stores.b.page_after(&target, Seq::ZERO, 100).await?.messages;
         let found: Vec<_> = found.iter().map(|stored| &stored.message).collect();
         let expected: Vec<_> = expected.iter().map(|stored| &stored.message).collect();
         expect::equal(&format!("the fork up to {up_to}"), &found, &expected)?;
@@ -127,11 +129,11 @@ async fn every_read_follows_the_table_of_limits(context: Context) -> CaseResult 
     let (all, count) = (seqs(&messages), messages.len());
     for limit in [0, 1, 2, count - 1, count, count + 1, 9_999, 10_000] {
         let (first, newest) = (&all[..limit.min(count)], &all[count.saturating_sub(limit)..]);
-        let by_filter = stores.b.tail_matching(&thread, &MessageFilter::new(), None, limit).await?;
+        let by_filter = stores.b.tail_matching(&thread, &MessageFilter::new(), None, limit).await?.messages;
         let reads = [
-            ("get_messages", stores.b.get_messages(&thread, 0, limit).await?, first),
-            ("page_after", stores.b.page_after(&thread, Seq::ZERO, limit).await?, first),
-            ("tail", stores.b.tail(&thread, None, limit).await?, newest),
+            ("get_messages", stores.b.get_messages(&thread, 0, limit).await?.messages, first),
+            ("page_after", stores.b.page_after(&thread, Seq::ZERO, limit).await?.messages, first),
+            ("tail", stores.b.tail(&thread, None, limit).await?.messages, newest),
             ("tail_matching", by_filter, newest),
         ];
         for (method, found, expected) in reads {

@@ -49,7 +49,7 @@ pub(super) async fn a_thread_without_messages_reads_as_empty(context: Context) -
     say(&*stores.a, &cleared, &["x"]).await?;
     stores.a.clear(&cleared, None).await?;
     reads_empty(&*stores.b, &cleared).await?;
-    expect::equal("an offset into it", &stores.b.get_messages(&cleared, 3, 5).await?, &Vec::new())
+    expect::equal("an offset into it", &stores.b.get_messages(&cleared, 3, 5).await?.messages, &Vec::new())
 }
 
 /// HIST-021.
@@ -60,7 +60,7 @@ pub(super) async fn messages_are_returned_oldest_first(context: Context) -> Case
     for batch in numbered("m", 120).chunks(7) {
         append(&*stores.a, &thread, batch.to_vec()).await?;
     }
-    let stored = stores.b.get_messages(&thread, 0, 1_000).await?;
+    let stored = stores.b.get_messages(&thread, 0, 1_000).await?.messages;
     let expected: Vec<i64> = (1..=120).collect();
     expect::equal("the numbers", &seqs(&stored), &expected)?;
     let in_order = stored.iter().all(|stored| stored.message.text == format!("m{}", stored.seq));
@@ -72,7 +72,7 @@ pub(super) async fn an_offset_counts_messages_and_not_numbers(context: Context) 
     let stores = context.history().await?;
     let (thread, stored) = with_holes(&stores).await?;
     for (offset, at) in (0_u64..).zip(0..stored.len()) {
-        let window = stores.b.get_messages(&thread, offset, 3).await?;
+        let window = stores.b.get_messages(&thread, offset, 3).await?.messages;
         let expected: Vec<_> = stored.iter().skip(at).take(3).cloned().collect();
         expect::equal(&format!("3 messages from offset {offset}"), &window, &expected)?;
     }
@@ -94,7 +94,7 @@ pub(super) async fn an_offset_past_the_end_returns_nothing(context: Context) -> 
         u64::MAX,
     ];
     for offset in [3, 4, 1_000].into_iter().chain(huge) {
-        let window = stores.b.get_messages(&thread, offset, PAGE_ITEMS_MAX).await?;
+        let window = stores.b.get_messages(&thread, offset, PAGE_ITEMS_MAX).await?.messages;
         expect::equal(&format!("messages from offset {offset}"), &window, &Vec::new())?;
     }
     Ok(())
@@ -106,7 +106,7 @@ pub(super) async fn a_window_of_0_is_empty(context: Context) -> CaseResult {
     let thread = thread("none")?;
     say(&*stores.a, &thread, &["a", "b", "c"]).await?;
     for offset in [0, 1, 2, 3, 9] {
-        let window = stores.b.get_messages(&thread, offset, 0).await?;
+        let window = stores.b.get_messages(&thread, offset, 0).await?.messages;
         expect::equal(&format!("0 messages from offset {offset}"), &window, &Vec::new())?;
     }
     Ok(())
@@ -118,7 +118,7 @@ pub(super) async fn a_window_ends_at_the_limit_or_at_the_end_of_the_thread(conte
     let (thread, stored) = with_holes(&stores).await?;
     for (offset, at) in (0_u64..).zip(0..=stored.len()) {
         for limit in [1, 2, 5, stored.len() - 1, stored.len(), stored.len() + 1, PAGE_ITEMS_MAX] {
-            let window = stores.b.get_messages(&thread, offset, limit).await?;
+            let window = stores.b.get_messages(&thread, offset, limit).await?.messages;
             let expected: Vec<_> = stored.iter().skip(at).take(limit).cloned().collect();
             expect::equal(&format!("{limit} messages from offset {offset}"), &window, &expected)?;
         }
@@ -133,14 +133,18 @@ pub(super) async fn long_windows_are_not_cut_short(context: Context) -> CaseResu
     for part in ["a", "b", "c"] {
         append(&*stores.a, &thread, numbered(part, 900)).await?;
     }
-    let window = stores.b.get_messages(&thread, 0, PAGE_ITEMS_MAX).await?;
+    let window = stores.b.get_messages(&thread, 0, PAGE_ITEMS_MAX).await?.messages;
     let expected: Vec<i64> = (1..=2_700).collect();
     expect::equal("get_messages", &seqs(&window), &expected)?;
-    expect::equal("tail", &seqs(&stores.b.tail(&thread, None, PAGE_ITEMS_MAX).await?), &expected)?;
-    let page = stores.b.page_after(&thread, Seq::ZERO, PAGE_ITEMS_MAX).await?;
+    expect::equal("tail", &seqs(&stores.b.tail(&thread, None, PAGE_ITEMS_MAX).await?.messages), &expected)?;
+    let page = stores.b.page_after(&thread, Seq::ZERO, PAGE_ITEMS_MAX).await?.messages;
     expect::equal("page_after", &seqs(&page), &expected)?;
     let middle: Vec<i64> = (1_001..=2_600).collect();
-    expect::equal("a window inside", &seqs(&stores.b.get_messages(&thread, 1_000, 1_600).await?), &middle)
+    expect::equal(
+        "a window inside",
+        &seqs(&stores.b.get_messages(&thread, 1_000, 1_600).await?.messages),
+        &middle,
+    )
 }
 
 /// HIST-025.
@@ -149,7 +153,11 @@ pub(super) async fn the_tail_returns_the_newest_messages_oldest_first(context: C
     let (thread, stored) = with_holes(&stores).await?;
     for limit in 1..=stored.len() {
         let expected = stored.get(stored.len() - limit..).unwrap_or_default().to_vec();
-        expect::equal(&format!("tail of {limit}"), &stores.b.tail(&thread, None, limit).await?, &expected)?;
+        expect::equal(
+            &format!("tail of {limit}"),
+            &stores.b.tail(&thread, None, limit).await?.messages,
+            &expected,
+        )?;
     }
     Ok(())
 }
@@ -163,7 +171,7 @@ pub(super) async fn before_considers_only_smaller_numbers(context: Context) -> C
         for limit in [1, 3, 100] {
             let older: Vec<_> = stored.iter().filter(|stored| stored.seq < before).cloned().collect();
             let expected = older.get(older.len().saturating_sub(limit)..).unwrap_or_default().to_vec();
-            let tail = stores.b.tail(&thread, Some(before), limit).await?;
+            let tail = stores.b.tail(&thread, Some(before), limit).await?.messages;
             expect::equal(&format!("tail of {limit} before {before}"), &tail, &expected)?;
         }
     }
@@ -178,7 +186,7 @@ pub(super) async fn a_reader_can_page_backwards(context: Context) -> CaseResult 
         let mut walked: Vec<StoredMessage> = Vec::new();
         let mut before = None;
         loop {
-            let mut part = stores.b.tail(&thread, before, step).await?;
+            let mut part = stores.b.tail(&thread, before, step).await?.messages;
             let Some(oldest) = part.first() else { break };
             before = Some(oldest.seq);
             part.append(&mut walked);
@@ -195,10 +203,14 @@ pub(super) async fn a_tail_of_0_is_empty_and_a_long_one_is_complete(context: Con
     let stores = context.history().await?;
     let (thread, stored) = with_holes(&stores).await?;
     for before in [None, Some(Seq::MAX), Some(Seq::new(5))] {
-        expect::equal("a tail of 0", &stores.b.tail(&thread, before, 0).await?, &Vec::new())?;
+        expect::equal("a tail of 0", &stores.b.tail(&thread, before, 0).await?.messages, &Vec::new())?;
     }
     for limit in [stored.len() + 1, 1_000, PAGE_ITEMS_MAX] {
-        expect::equal(&format!("tail of {limit}"), &stores.b.tail(&thread, None, limit).await?, &stored)?;
+        expect::equal(
+            &format!("tail of {limit}"),
+            &stores.b.tail(&thread, None, limit).await?.messages,
+            &stored,
+        )?;
     }
     Ok(())
 }
@@ -214,7 +226,7 @@ pub(super) async fn a_page_contains_only_greater_numbers(context: Context) -> Ca
         for limit in [1, 4, 100] {
             let expected: Vec<_> =
                 stored.iter().filter(|stored| stored.seq > after).take(limit).cloned().collect();
-            let page = stores.b.page_after(&thread, after, limit).await?;
+            let page = stores.b.page_after(&thread, after, limit).await?.messages;
             expect::equal(&format!("{limit} messages after {after}"), &page, &expected)?;
         }
     }
@@ -227,7 +239,7 @@ pub(super) async fn a_page_of_0_is_empty(context: Context) -> CaseResult {
     let thread = thread("none")?;
     say(&*stores.a, &thread, &["a", "b", "c"]).await?;
     for after in [Seq::MIN, Seq::ZERO, Seq::new(1), Seq::MAX] {
-        expect::equal("a page of 0", &stores.b.page_after(&thread, after, 0).await?, &Vec::new())?;
+        expect::equal("a page of 0", &stores.b.page_after(&thread, after, 0).await?.messages, &Vec::new())?;
     }
     Ok(())
 }
@@ -243,7 +255,7 @@ async fn read_along(
     loop {
         let ended = done.load(Ordering::Acquire);
         let after = read.last().map_or(Seq::MIN, |last| last.seq);
-        let page = store.page_after(thread, after, limit).await?;
+        let page = store.page_after(thread, after, limit).await?.messages;
         if page.is_empty() && ended {
             return Ok(read);
         }
@@ -290,7 +302,11 @@ pub(super) async fn the_page_after_a_message_excludes_it(context: Context) -> Ca
     let stores = context.history().await?;
     let thread = thread("one")?;
     let only = append(&*stores.a, &thread, vec![ChatMessage::user("only")]).await?.last;
-    expect::equal("after it", &stores.b.page_after(&thread, only, 10).await?.len(), &0)?;
+    expect::equal("after it", &stores.b.page_after(&thread, only, 10).await?.messages.len(), &0)?;
     let before = Seq::new(only.get() - 1);
-    expect::equal("after what precedes it", &stores.b.page_after(&thread, before, 10).await?.len(), &1)
+    expect::equal(
+        "after what precedes it",
+        &stores.b.page_after(&thread, before, 10).await?.messages.len(),
+        &1,
+    )
 }

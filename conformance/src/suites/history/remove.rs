@@ -164,14 +164,14 @@ pub(super) async fn the_rest_of_the_thread_follows(context: Context) -> CaseResu
     expect::equal("the counts", &(info.messages, info.bytes), &(4, larder_kernel::check::size(bytes)))?;
     expect::equal("the last number", &info.last.get(), &11)?;
     for (what, read) in [
-        ("tail", stores.a.tail(&thread, None, 3).await?),
-        ("get_messages", stores.a.get_messages(&thread, 1, 10).await?),
-        ("page_after", stores.a.page_after(&thread, Seq::new(2), 10).await?),
+        ("tail", stores.a.tail(&thread, None, 3).await?.messages),
+        ("get_messages", stores.a.get_messages(&thread, 1, 10).await?.messages),
+        ("page_after", stores.a.page_after(&thread, Seq::new(2), 10).await?.messages),
     ] {
         expect::equal(what, &seqs(&read), &vec![4, 5, 6])?;
     }
     let of_author = MessageFilter::new().include_agent(author);
-    let found = stores.a.tail_matching(&thread, &of_author, None, 10).await?;
+    let found = stores.a.tail_matching(&thread, &of_author, None, 10).await?.messages;
     expect::equal("the messages of the author", &seqs(&found), &vec![6])?;
     expect::equal("the messages of the run", &stores.a.clear_run(&thread, &run("r")?, None).await?, &1)?;
     let next = say(&*stores.b, &thread, &["next"]).await?;

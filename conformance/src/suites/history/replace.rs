@@ -41,8 +41,8 @@ pub(super) async fn the_replacement_becomes_the_beginning(context: Context) -> C
     expect::equal("the texts", &texts(&stored), &vec!["s1", "s2", "m7", "m8", "m9", "m10"])?;
     expect::equal("the numbers", &seqs(&stored), &vec![5, 6, 7, 8, 9, 10])?;
     expect::equal("the replacement, in every field", &bodies(stored.get(..2).unwrap_or_default()), &summary)?;
-    expect::equal("get_messages", &stores.b.get_messages(&thread, 0, 100).await?, &stored)?;
-    expect::equal("tail", &stores.b.tail(&thread, None, 100).await?, &stored)?;
+    expect::equal("get_messages", &stores.b.get_messages(&thread, 0, 100).await?.messages, &stored)?;
+    expect::equal("tail", &stores.b.tail(&thread, None, 100).await?.messages, &stored)?;
     expect::equal("the other thread", &all(&*stores.b, &other).await?.len(), &10)
 }
 
@@ -168,10 +168,14 @@ pub(super) async fn a_longer_replacement_reaches_below_1(context: Context) -> Ca
     let stored = all(&*stores.b, &thread).await?;
     expect::equal("the numbers", &seqs(&stored), &vec![-2, -1, 0, 1, 2, 3])?;
     expect::equal("the texts", &texts(&stored), &vec!["a", "b", "c", "d", "e", "m3"])?;
-    expect::equal("a window", &texts(&stores.b.get_messages(&thread, 1, 2).await?), &vec!["b", "c"])?;
-    let tail = stores.b.tail(&thread, Some(Seq::new(0)), 10).await?;
+    expect::equal(
+        "a window",
+        &texts(&stores.b.get_messages(&thread, 1, 2).await?.messages),
+        &vec!["b", "c"],
+    )?;
+    let tail = stores.b.tail(&thread, Some(Seq::new(0)), 10).await?.messages;
     expect::equal("the tail before 0", &texts(&tail), &vec!["a", "b"])?;
-    let page = stores.b.page_after(&thread, Seq::new(-2), 2).await?;
+    let page = stores.b.page_after(&thread, Seq::new(-2), 2).await?.messages;
     expect::equal("the page after -2", &texts(&page), &vec!["b", "c"])?;
     replace_now(&*stores.b, &thread, Seq::ZERO, &["x", "y"]).await?;
     let stored = all(&*stores.a, &thread).await?;
@@ -242,8 +246,8 @@ pub(super) async fn an_empty_thread_accepts_a_replacement_at_0(context: Context)
     let stored = all(&*stores.b, &thread).await?;
     expect::equal("the texts", &texts(&stored), &vec!["a", "b", "c"])?;
     expect::equal("the numbers", &seqs(&stored), &vec![-2, -1, 0])?;
-    expect::equal("get_messages", &stores.b.get_messages(&thread, 0, 10).await?, &stored)?;
-    expect::equal("tail", &stores.b.tail(&thread, None, 10).await?, &stored)?;
+    expect::equal("get_messages", &stores.b.get_messages(&thread, 0, 10).await?.messages, &stored)?;
+    expect::equal("tail", &stores.b.tail(&thread, None, 10).await?.messages, &stored)?;
     let listed = list_all(&*stores.b, 10).await?;
     expect::equal("the listing", &listed, &vec![stores.a.thread_info(&thread).await?])?;
     expect::equal("messages", &listed.first().map(|info| info.messages), &Some(3))?;

@@ -150,16 +150,16 @@ impl Use {
                 // A read of the counts is not a read of messages.
                 store.thread_info(thread).await?.messages > 1
             }
-            Self::GetMessages => !store.get_messages(thread, 0, 1).await?.is_empty(),
-            Self::Tail => !store.tail(thread, None, 1).await?.is_empty(),
+            Self::GetMessages => !store.get_messages(thread, 0, 1).await?.messages.is_empty(),
+            Self::Tail => !store.tail(thread, None, 1).await?.messages.is_empty(),
             // A search without a match is a use, too.
             Self::TailMatching => {
                 let own = MessageFilter::new().include_agent(thread.agent.clone());
                 let other = MessageFilter::new().exclude_agent(thread.agent.clone());
-                let found = !store.tail_matching(thread, &own, None, 1).await?.is_empty();
-                found && store.tail_matching(thread, &other, None, 1).await?.is_empty()
+                let found = !store.tail_matching(thread, &own, None, 1).await?.messages.is_empty();
+                found && store.tail_matching(thread, &other, None, 1).await?.messages.is_empty()
             }
-            Self::PageAfter => !store.page_after(thread, Seq::ZERO, 1).await?.is_empty(),
+            Self::PageAfter => !store.page_after(thread, Seq::ZERO, 1).await?.messages.is_empty(),
         })
     }
 }
@@ -339,8 +339,8 @@ pub(super) async fn numbers_continue_after_an_expiry(context: Context) -> CaseRe
     expect::equal("the thread", &texts(&stored), &vec!["new"])?;
     let info = stores.a.thread_info(&thread).await?;
     expect::equal("messages and bytes", &(info.messages, info.bytes), &(1, 3))?;
-    expect::equal("get_messages", &stores.a.get_messages(&thread, 0, 10).await?, &stored)?;
-    expect::equal("tail", &stores.b.tail(&thread, None, 10).await?, &stored)
+    expect::equal("get_messages", &stores.a.get_messages(&thread, 0, 10).await?.messages, &stored)?;
+    expect::equal("tail", &stores.b.tail(&thread, None, 10).await?.messages, &stored)
 }
 
 /// HIST-070: a new time to live does not restore them either.

@@ -43,10 +43,10 @@ async fn reads(
     thread: &Thread,
 ) -> CaseResult<[(&'static str, Vec<StoredMessage>); 4]> {
     Ok([
-        ("get_messages", store.get_messages(thread, 0, 100).await?),
-        ("tail", store.tail(thread, None, 100).await?),
-        ("tail_matching", store.tail_matching(thread, &MessageFilter::new(), None, 100).await?),
-        ("page_after", store.page_after(thread, Seq::MIN, 100).await?),
+        ("get_messages", store.get_messages(thread, 0, 100).await?.messages),
+        ("tail", store.tail(thread, None, 100).await?.messages),
+        ("tail_matching", store.tail_matching(thread, &MessageFilter::new(), None, 100).await?.messages),
+        ("page_after", store.page_after(thread, Seq::MIN, 100).await?.messages),
     ])
 }
 
@@ -205,7 +205,7 @@ pub(super) async fn counts_filters_and_runs_follow(context: Context) -> CaseResu
         ("the role", MessageFilter::new().include_role(AgentRole::new("reviewer")?), vec![1]),
         ("all but the new author", MessageFilter::new().exclude_agent(critic), vec![2, 3, 4]),
     ] {
-        let found = stores.b.tail_matching(&thread, &filter, None, 10).await?;
+        let found = stores.b.tail_matching(&thread, &filter, None, 10).await?.messages;
         expect::equal(what, &seqs(&found), &numbers)?;
     }
     expect::equal("of the old run", &stores.a.clear_run(&thread, &run("old")?, None).await?, &1)?;

@@ -173,7 +173,7 @@ fn lost<T>(answer: Result<T, Error>) -> CaseResult<bool> {
 
 async fn history(store: &dyn HistoryProvider, option: RequestOption) -> CaseResult<bool> {
     let texts = async |filter: MessageFilter| -> CaseResult<Vec<String>> {
-        let found = store.tail_matching(&thread("said")?, &filter, None, 10).await?;
+        let found = store.tail_matching(&thread("said")?, &filter, None, 10).await?.messages;
         Ok(found.iter().map(|stored| stored.text().to_owned()).collect())
     };
     match option {

@@ -59,7 +59,7 @@ pub(super) async fn read(stores: &StoreSet, contract: Contract, id: &str) -> Cas
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
     Ok(match contract {
         Contract::History => {
-            let found = stores.history()?.get_messages(&Thread::new(id, "session")?, 0, 10).await?;
+            let found = stores.history()?.get_messages(&Thread::new(id, "session")?, 0, 10).await?.messages;
             found.iter().map(|stored| stored.message.text.clone()).collect()
         }
         Contract::Vectors => {

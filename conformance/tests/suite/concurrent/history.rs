@@ -8,8 +8,8 @@ use larder_kernel::HistoryProvider as _;
 use larder_kernel::storage::history::{check_fence, check_if_last, check_revision, fence_of};
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, MessageFilter,
-    MessageUpdate, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result, RunId,
-    Seq, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
+    MessagePage, MessageUpdate, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement,
+    Result, RunId, Seq, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -96,7 +96,7 @@ wrong! {
                 }
                 Defect::KeysLate if !unkeyed => {
                     let texts: Vec<String> = messages.iter().map(|message| message.text.clone()).collect();
-                    let stored = self.inner.get_messages(thread, 0, 10_000).await?;
+                    let stored = self.inner.get_messages(thread, 0, 10_000).await?.messages;
                     let place = |text: &String| stored.iter().find(|stored| stored.message.text == *text);
                     if let (Some(first), Some(last)) = (place(&texts[0]), place(&texts[texts.len() - 1])) {
                         return Ok(Appended::new(first.seq, last.seq));
@@ -126,16 +126,16 @@ wrong! {
             thread: &Thread,
             offset: u64,
             limit: usize,
-        ) -> Result<Vec<StoredMessage>> {
+        ) -> Result<MessagePage> {
             if self.defect == Defect::ReadsLate {
                 // One page at a time, each from the thread's state at that moment.
-                let mut all = Vec::new();
+                let mut all = self.inner.get_messages(thread, offset, 0).await?;
                 for offset in (offset..).take(limit) {
-                    let one = self.inner.get_messages(thread, offset, 1).await?;
+                    let one = self.inner.get_messages(thread, offset, 1).await?.messages;
                     if one.is_empty() {
                         break;
                     }
-                    all.extend(one);
+                    all.messages.extend(one);
                     pause().await;
                 }
                 return Ok(all);
@@ -166,7 +166,7 @@ wrong! {
 
         async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
             if let (Defect::PopsWhatItRead, RemovalTarget::Newest(count)) = (self.defect, &removal.target) {
-                let newest = self.inner.tail(thread, None, *count).await?;
+                let newest = self.inner.tail(thread, None, *count).await?.messages;
                 pause().await;
                 let last = self.inner.thread_info(thread).await?.last;
                 if newest.is_empty() {
@@ -182,10 +182,10 @@ wrong! {
         async fn update(&self, thread: &Thread, mut update: MessageUpdate) -> Result<Updated> {
             if self.defect == Defect::ChecksTheRevisionEarly {
                 let before = Seq::new(update.seq.get() - 1);
-                let found = self.inner.page_after(thread, before, 1).await?;
+                let found = self.inner.page_after(thread, before, 1).await?.messages;
                 check_revision(&update, found.first().map_or(0, |stored| stored.revision.get()))?;
                 pause().await;
-                let now = self.inner.page_after(thread, before, 1).await?;
+                let now = self.inner.page_after(thread, before, 1).await?.messages;
                 update.revision = now.first().map_or(update.revision, |stored| stored.revision);
             }
             self.inner.update(thread, update).await
@@ -198,10 +198,10 @@ wrong! {
             self.inner.replace(thread, replacement).await
         }
     }
-    tail(thread: &Thread, before: Option<Seq>, limit: usize) -> Vec<StoredMessage>;
+    tail(thread: &Thread, before: Option<Seq>, limit: usize) -> MessagePage;
     tail_matching(thread: &Thread, filter: &MessageFilter, before: Option<Seq>, limit: usize)
-        -> Vec<StoredMessage>;
-    page_after(thread: &Thread, after: Seq, limit: usize) -> Vec<StoredMessage>;
+        -> MessagePage;
+    page_after(thread: &Thread, after: Seq, limit: usize) -> MessagePage;
     clear_run(thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> u64;
     fork(source: &Thread, target: &Thread, up_to: Option<Seq>, fence: Option<FencingToken>) -> Forked;
     list_threads(agent: Option<&AgentId>, page: PageRequest<Thread>) -> Page<ThreadInfo, Thread>;

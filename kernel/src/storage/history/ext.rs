@@ -25,7 +25,8 @@ pub trait HistoryProviderExt: HistoryProvider {
         async { Ok(self.thread_info(thread).await?.messages) }
     }
 
-    /// Returns the newest `limit` messages, oldest first.
+    /// Returns the newest `limit` messages, oldest first, in as many reads as their size needs. Memory use is
+    /// proportional to the size of the messages.
     ///
     /// # Errors
     /// The errors of [`HistoryProvider::tail`].
@@ -34,7 +35,34 @@ pub trait HistoryProviderExt: HistoryProvider {
         thread: &Thread,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<StoredMessage>>> + Send {
-        async move { self.tail(thread, None, limit).await }
+        self.messages_before(thread, None, limit)
+    }
+
+    /// Returns the newest `limit` messages before a `Seq`, oldest first, in as many reads as their size
+    /// needs. Memory use is proportional to the size of the messages.
+    ///
+    /// # Errors
+    /// The errors of [`HistoryProvider::tail`].
+    fn messages_before(
+        &self,
+        thread: &Thread,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<StoredMessage>>> + Send {
+        async move {
+            // The pages, newest first.
+            let (mut pages, mut before, mut left) = (Vec::new(), before, limit);
+            loop {
+                let page = self.tail(thread, before, left).await?;
+                left -= page.messages.len().min(left);
+                before = page.messages.first().map(|oldest| oldest.seq);
+                let more = page.more;
+                pages.push(page.messages);
+                if !more || left == 0 {
+                    return Ok(pages.into_iter().rev().flatten().collect());
+                }
+            }
+        }
     }
 
     /// Reads the whole thread, page by page. Memory use is proportional to the size of the thread.
@@ -47,11 +75,11 @@ pub trait HistoryProviderExt: HistoryProvider {
             let mut after = Seq::MIN;
             loop {
                 let page = self.page_after(thread, after, PAGE_ITEMS_MAX).await?;
-                let full = page.len() == PAGE_ITEMS_MAX;
-                messages.extend(page);
-                match messages.last() {
-                    Some(last) if full => after = last.seq,
-                    _ => return Ok(messages),
+                let next = page.next(PAGE_ITEMS_MAX);
+                messages.extend(page.messages);
+                match next {
+                    Some(next) => after = next,
+                    None => return Ok(messages),
                 }
             }
         }

@@ -45,12 +45,10 @@ impl<'a> Backwards<'a> {
         if self.ended {
             return Ok(Vec::new());
         }
-        let mut messages =
-            self.history.tail_matching(self.thread, &self.filter, self.before, self.step).await?;
-        self.ended = messages.len() < self.step;
-        if let Some(oldest) = messages.first() {
-            self.before = Some(oldest.seq);
-        }
+        let page = self.history.tail_matching(self.thread, &self.filter, self.before, self.step).await?;
+        self.before = page.previous(self.step);
+        self.ended = self.before.is_none();
+        let mut messages = page.messages;
         let bytes: usize = messages.iter().map(|stored| stored.message.size_bytes()).sum();
         let wider = if bytes < STEP_BYTES { self.step * 2 } else { self.step / 2 };
         self.step = wider.clamp(STEP_MIN, STEP_MAX);
@@ -143,8 +141,8 @@ async fn following(
     let mut after = after;
     'reading: loop {
         let step = history.page_after(thread, after, STEP_MIN).await?;
-        let ended = step.len() < STEP_MIN;
-        for stored in step {
+        let ended = step.next(STEP_MIN).is_none();
+        for stored in step.messages {
             let view = MessageView::from(&stored);
             if messages.len() == limit || !room.takes(&view)? {
                 newer = messages.last().map(|view| view.seq);
@@ -193,7 +191,7 @@ pub(crate) async fn message(shared: Arc<Shared>, input: MessageInput) -> Result<
     let found = match shared.stores.history()?.page_after(&thread, before, 1).await {
         // The number is greater than the thread's last one.
         Err(error) if error.kind() == ErrorKind::Conflict => Vec::new(),
-        found => found?,
+        found => found?.messages,
     };
     let Some(stored) = found.into_iter().find(|stored| stored.seq.get() == input.seq) else {
         return Err(Error::new(

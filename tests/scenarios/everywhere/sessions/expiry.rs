@@ -42,7 +42,7 @@ pub(crate) async fn an_unused_session_expires_completely_and_a_used_one_remains(
     let kept = other.get(&used).await.unwrap();
     assert_eq!((kept.messages.len(), kept.summary.as_deref()), (4, Some("short")));
     assert_eq!(other.get(&unused).await.unwrap_err().kind(), ErrorKind::NotFound);
-    assert!(world.probe().get_messages(&other.thread(&unused), 0, 9).await.unwrap().is_empty());
+    assert!(world.probe().get_messages(&other.thread(&unused), 0, 9).await.unwrap().messages.is_empty());
 
     pass(11).await;
     assert_eq!(other.get(&used).await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -72,7 +72,7 @@ pub(crate) async fn a_session_that_was_replaced_expires_too_and_one_without_a_ti
         inference.complete([ChatMessage::assistant("a")]).await.unwrap();
     }
     pass(11).await;
-    assert!(world.probe().get_messages(&mortal.thread(&flushed), 0, 9).await.unwrap().is_empty());
+    assert!(world.probe().get_messages(&mortal.thread(&flushed), 0, 9).await.unwrap().messages.is_empty());
     assert_eq!(mortal.get(&flushed).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(mortal.get(&stays).await.unwrap().messages.len(), 2);
 }

@@ -115,7 +115,7 @@ async fn a_running_program_does_not_write_after_a_newer_one_upgraded_the_file() 
     assert_eq!(rows(&path), before);
     // The refused transactions hold no lock.
     append(&newer, "third").await.unwrap();
-    assert_eq!(newer.history(namespace()).tail(&thread(), None, 10).await.unwrap().len(), 3);
+    assert_eq!(newer.history(namespace()).tail(&thread(), None, 10).await.unwrap().messages.len(), 3);
 }
 
 /// The writer removes expired data in a separate transaction.
