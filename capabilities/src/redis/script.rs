@@ -24,12 +24,14 @@ pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///   `KEYS[2]` its `erased`, `ARGV[1]` and `ARGV[2]` the registration. A script that gets `false` immediately
 ///   returns `'REGISTER'`.
 /// - `FORMAT` and `NEWEST`: the format numbers of this program as text. Every thread, bucket and board has a
-///   number: `FORMAT` when it is created, and `NEWEST` after a write that programs of `FORMAT` do not know.
-/// - `supported(found)`: whether this program supports a format. A script that finds another one writes nothing.
+///   number: `FORMAT` when it is created, and `NEWEST` after a write that programs of `FORMAT` do not
+///   support.
+/// - `supported(found)`: whether this program supports a format. A script that finds another one writes
+///   nothing.
 /// - `wrong_format(found)`: the error reply for another format.
 const PRELUDE: &str = include_str!("prelude.lua");
-/// The format of new threads, buckets and boards. A thread with a fence or with an updated message has the next
-/// one, so that a program that does not know these does not write to it.
+/// The format of new threads, buckets and boards. A thread with a fence or with an updated message has the
+/// next one, so that a program that supports neither does not write to it.
 pub(crate) const FORMAT: i64 = 1;
 
 /// Returns the formats that a program supports whose new data has the format `oldest`.

@@ -146,7 +146,7 @@ pub(crate) async fn data_of_a_newer_program_in_a_cluster_is_not_changed() {
     assert_eq!(found.unwrap().status, TaskStatus::InProgress);
 }
 
-/// The earlier program knows neither fences nor updates, and would ignore them.
+/// An earlier program would ignore a fence, and would lose an update.
 pub(crate) async fn an_earlier_program_does_not_write_to_a_thread_with_a_fence_or_an_update() {
     let (earlier, newer) = (open_as(SERVER, 0).await, open(SERVER).await);
     for name in ["fenced", "updated"] {
