@@ -2,7 +2,7 @@
 
 >>> from larder.langgraph import LarderSaver
 >>> with LarderSaver.from_url("memory:") as checkpointer:
-...     ...  # graph = builder.compile(checkpointer=checkpointer)
+...     checkpointer.get_tuple({"configurable": {"thread_id": "trip-1"}})
 
 A turn is one atomic write. If two runs continue the same checkpoint, one of them raises ``larder.Conflict``;
 LangGraph's own savers accept both and lose one. A run that names a ``checkpoint_id`` begins a branch instead.
