@@ -1,10 +1,11 @@
 //! Conversations.
 
 use larder_kernel::limits::PAGE_ITEMS_MAX;
-use larder_kernel::storage::history::fenced;
+use larder_kernel::storage::fenced;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, FencingToken, Forked, HistoryProviderExt as _,
-    IdempotencyKey, PageRequest, Removal, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+    IdempotencyKey, MessageUpdate, PageRequest, Removal, Result, RunId, Seq, StoredMessage, Thread,
+    ThreadInfo, Ttl,
 };
 
 use crate::handle::{handle, id};
@@ -218,6 +219,42 @@ impl History {
     ) -> Result<Vec<StoredMessage>> {
         let removal = Removal::numbers(positions);
         Ok(self.remove(thread, removal).await?.messages)
+    }
+
+    /// Updates a message in place, if it is unchanged since it was read: replaces its content under its
+    /// position. Returns the stored message with its new revision.
+    ///
+    /// ```
+    /// use larder::ErrorKind;
+    /// use larder::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> larder::Result<()> {
+    /// # let stores = larder::open("memory:").await?;
+    /// let history = stores.history()?;
+    /// let thread = Thread::new("assistant", "session-1")?;
+    /// history.append(&thread, ChatMessage::user("My card is 4111 1111 1111 1111")).await?;
+    /// let read = history.tail(&thread, 1).await?.remove(0);
+    /// history.update_message(&thread, &read, ChatMessage::user("My card is [redacted]")).await?;
+    /// assert_eq!(history.tail(&thread, 1).await?[0].text(), "My card is [redacted]");
+    ///
+    /// // A caller that read the message before the update must read it again.
+    /// let lost = history.update_message(&thread, &read, ChatMessage::user("Hello")).await;
+    /// assert_eq!(lost.unwrap_err().kind(), ErrorKind::Conflict);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`update`](larder_kernel::HistoryProvider::update).
+    pub async fn update_message(
+        &self,
+        thread: &Thread,
+        read: &StoredMessage,
+        message: ChatMessage,
+    ) -> Result<StoredMessage> {
+        let updated = self.update(thread, MessageUpdate::of(read, message.clone())).await?;
+        Ok(StoredMessage::new(read.seq, message).with_revision(updated.revision))
     }
 
     /// Returns the newest `limit` messages, oldest first; at most 10,000. O(limit), for a thread of any

@@ -7,6 +7,8 @@ pub mod offload;
 
 use std::fmt::Write as _;
 
+use larder_kernel::{Error, ErrorKind};
+
 /// Returns the bytes in lowercase hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
@@ -15,6 +17,20 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// Returns the error of a read of a version that the key does not have.
+#[must_use]
+pub fn missing_version() -> Error {
+    let message = "the version does not exist; list the versions of the key";
+    Error::new(ErrorKind::NotFound, "blobs.get_version", message).with_field("blob_version")
+}
+
+/// Returns the error of a deletion of the current version of a blob.
+#[must_use]
+pub fn current_version() -> Error {
+    let message = "the version is the current one; delete or overwrite the blob first";
+    Error::new(ErrorKind::Conflict, "blobs.delete_version", message)
 }
 
 /// The source of the error of a listing that met a damaged blob. It carries the key to programs that may show

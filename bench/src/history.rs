@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use larder::Stores;
 use larder_kernel::{
-    AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, Namespace, Removal, Thread,
+    AppendOptions, ChatMessage, HistoryProvider, HistoryProviderExt, MessageUpdate, Namespace, Removal,
+    Revision, Thread,
 };
 
 use super::curve::Plot;
@@ -81,6 +82,20 @@ impl Conversations {
         for message in messages {
             let options = AppendOptions::default().with_if_last(last);
             last = self.history.append_many(thread, vec![message], options).await?.last;
+        }
+        Ok(window::micros_each(begun, calls))
+    }
+
+    /// Updates one message again and again, and returns the mean microseconds per update.
+    pub(super) async fn update(&mut self, thread: &Thread, calls: u32) -> Outcome<f64> {
+        let messages = payload::messages(self.next, calls);
+        self.next += u64::from(calls);
+        let seq = self.history.append(thread, ChatMessage::user("")).await?;
+        let mut revision = Revision::at(seq);
+        let begun = Instant::now();
+        for message in messages {
+            let update = MessageUpdate::new(seq, revision, message);
+            revision = self.history.update(thread, update).await?.revision;
         }
         Ok(window::micros_each(begun, calls))
     }

@@ -187,6 +187,12 @@ const BENCHES: &[Bench] = &[
         run: |plan| Box::pin(pops::sqlite(plan)),
     },
     Bench {
+        name: "sqlite-updates",
+        service: None,
+        threads: Threads::One,
+        run: |plan| Box::pin(pops::sqlite_updates(plan)),
+    },
+    Bench {
         name: "sqlite-sessions",
         service: Some(postgres::VARIABLE),
         threads: Threads::Many,

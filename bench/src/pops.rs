@@ -1,4 +1,4 @@
-//! Pops of the newest message in SQLite, compared with the plain statement on a separate connection.
+//! Pops and updates of single messages in SQLite, compared with plain statements on a separate connection.
 
 use std::time::Instant;
 
@@ -30,6 +30,39 @@ pub(super) async fn sqlite(plan: &Plan) -> Outcome<Vec<Figure>> {
     )
     .await;
     Ok(vec![subject.figure(&rounds?)])
+}
+
+pub(super) async fn sqlite_updates(plan: &Plan) -> Outcome<Vec<Figure>> {
+    let url = format!("sqlite:{}?synchronous=full", plan.scratch.join("updates.db").display());
+    let mut conversations = Conversations::open(&url).await?;
+    let mut connection = sqlite::plain(&plan.scratch.join("plain-updates.db"))?;
+    let (thread, calls) = (Thread::new("bench", "updates")?, plan.size(300, 100));
+    let subject = Subject {
+        name: "sqlite-update",
+        what: "update in place of a message of 1 KB, one caller".to_owned(),
+        peer: format!("SQLite {}, prepared UPDATE of the row", rusqlite::version()),
+        settings: sqlite::SETTINGS.to_owned(),
+        unit: Unit::Micros,
+        target: Some(Target::AtMost(1.25)),
+    };
+    let rounds = in_rounds(
+        plan.rounds,
+        async |_| conversations.update(&thread, calls).await,
+        async |_| plain_updates(&mut connection, calls),
+    )
+    .await;
+    Ok(vec![subject.figure(&rounds?)])
+}
+
+fn plain_updates(connection: &mut Connection, calls: u32) -> Outcome<f64> {
+    connection.execute("INSERT OR REPLACE INTO messages VALUES (1, 1, '')", [])?;
+    let begun = Instant::now();
+    for number in 0..u64::from(calls) {
+        let mut statement =
+            connection.prepare_cached("UPDATE messages SET body = ?1 WHERE thread = 1 AND seq = 1")?;
+        statement.execute([payload::text(number)])?;
+    }
+    Ok(micros_each(begun, calls))
 }
 
 fn plain_pops(connection: &mut Connection, calls: u32) -> Outcome<f64> {

@@ -13,8 +13,8 @@ use larder_agents::internal::offload;
 use larder_agents::layers::is_sealed;
 use larder_kernel::storage::history::append_digest;
 use larder_kernel::{
-    Author, BlobRef, ChatMessage, Error, ErrorKind, IdempotencyKey, Metadata, Outcome, Result, Role, RunId,
-    Timestamp, ToolCall, ToolResult,
+    Author, BlobRef, ChatMessage, Error, ErrorKind, IdempotencyKey, MessageUpdate, Metadata, Outcome, Result,
+    Role, RunId, Timestamp, ToolCall, ToolResult,
 };
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,23 @@ pub(crate) async fn prepare<T: Send + 'static>(
     offload::run(operation, bytes, move || {
         let key = key.map(|key| append_digest(&messages).map(|digest| (key, digest))).transpose()?;
         Ok((encode_all(&messages)?, key))
+    })
+    .await
+}
+
+/// Encodes the message of an update, and returns it with the digest of an update with an idempotency key.
+///
+/// # Errors
+/// As [`prepare`].
+pub(crate) async fn prepare_update<T: Send + 'static>(
+    operation: &'static str,
+    update: MessageUpdate,
+    encode: impl FnOnce(&ChatMessage) -> Result<T> + Send + 'static,
+) -> Result<(MessageUpdate, T, Option<[u8; 32]>)> {
+    offload::run(operation, update.message.size_bytes(), move || {
+        let digest = update.idempotency_key.as_ref().map(|_| update.digest()).transpose()?;
+        let message = encode(&update.message)?;
+        Ok((update, message, digest))
     })
     .await
 }

@@ -16,6 +16,8 @@ use crate::url;
 
 /// The suffix of a service's name if a URL of the user has the same name.
 const LIVE: &str = " live";
+/// The separator of a service's name and the content of its image, if the published one is replaced.
+const LABEL: &str = ": ";
 const OPERATION: &str = "check.open";
 
 /// The backends of a run.
@@ -63,7 +65,11 @@ impl Backends {
         timeout: Duration,
     ) {
         let taken = self.opened.iter().any(|(harness, _)| harness.name() == service.name);
-        let name = if taken { format!("{}{LIVE}", service.name) } else { service.name.to_owned() };
+        let mut name = if taken { format!("{}{LIVE}", service.name) } else { service.name.to_owned() };
+        if let Some(label) = running.label(service) {
+            name.push_str(LABEL);
+            name.push_str(&label);
+        }
         let reason = match running.url(service) {
             None => format!("{} is not set, and the service cannot be started", service.variable),
             Some(url) => match probed(registry, &name, &url, scratch, timeout).await {
@@ -88,7 +94,7 @@ impl Backends {
                 self.opened.iter().any(|(harness, _)| is_meant(word, harness.name(), &scheme(harness)));
             let mut known = opened;
             for absent in &mut self.absent {
-                let name = absent.name.strip_suffix(LIVE).unwrap_or(&absent.name);
+                let name = plain(&absent.name);
                 let of = SERVICES.iter().find(|service| service.name == name);
                 if is_meant(word, name, of.map_or("", |service| service.scheme)) {
                     (absent.required, known) = (true, true);
@@ -134,7 +140,13 @@ async fn probed(
 }
 
 fn is_meant(word: &str, name: &str, scheme: &str) -> bool {
-    word == name || word == scheme
+    word == plain(name) || word == scheme
+}
+
+/// Returns the service's name in the name of a column.
+fn plain(name: &str) -> &str {
+    let name = name.split_once(LABEL).map_or(name, |(name, _)| name);
+    name.strip_suffix(LIVE).unwrap_or(name)
 }
 
 fn scheme(harness: &Arc<dyn Harness>) -> String {

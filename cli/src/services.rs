@@ -158,7 +158,14 @@ impl Running {
     /// # Errors
     /// A message if the scripts cannot run at all.
     pub fn start() -> Result<Self, String> {
-        let folder = folder()?;
+        let folder = match folder() {
+            Ok(folder) => folder,
+            // An installed command has no scripts, but its environment can name servers.
+            Err(_) if SERVICES.iter().any(|service| std::env::var_os(service.variable).is_some()) => {
+                return Ok(Self { script: PathBuf::new(), started: Vec::new(), variables: Vec::new() });
+            }
+            Err(reason) => return Err(reason),
+        };
         let script = script(&folder, false);
         let ours = |service: &&Service| {
             std::env::var_os(service.variable).is_none() && folder.join(service.script).is_file()
@@ -201,6 +208,17 @@ impl Running {
     pub(crate) fn url(&self, service: &Service) -> Option<String> {
         let ours = || self.variables.iter().find(|(name, _)| name == service.variable);
         std::env::var(service.variable).ok().or_else(|| ours().map(|(_, url)| url.clone()))
+    }
+
+    /// Returns the content of a service's image if it was built in place of the published one.
+    pub(crate) fn label(&self, service: &Service) -> Option<String> {
+        let own = self.variables.iter().any(|(name, _)| name == service.variable);
+        if !own || !self.script.ends_with("containers") {
+            return None;
+        }
+        let output = Command::new(&self.script).args(["label", service.script]).output().ok()?;
+        let label = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        (!label.is_empty()).then_some(label)
     }
 
     /// Returns the services without a URL.

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
 # Functions shared by the Postgres services: programs, state, SQL, stop. Sourced after lib.sh, never run. A server's folder
-# is $home, its data is in $data, its log is $log.
+# is $home, its data is in $data, its log is $log; `service` sets $what to its name.
 
 # Sets $bin to the wheel's programs. The folder's name contains the Python version.
 find_server() {
@@ -32,7 +32,7 @@ clear_crash() {
         }
         sleep 0.1
     done
-    die "processes of a killed postgres still run in $data; end them (its pid was $(head -n 1 "$data/postmaster.pid"))"
+    die "processes of a killed $what still run in $data; end them (its pid was $(head -n 1 "$data/postmaster.pid"))"
 }
 
 # Runs SQL as the superuser. The password is in a file, so no process list shows it.
@@ -49,19 +49,19 @@ stop() {
         kill -s "$signal" "$pid" 2>/dev/null || true
         for _ in {1..300}; do runs "$pid" || return 0; sleep 0.1; done
     done
-    die "postgres (process $pid) did not stop within 60 s"
+    die "$what (process $pid) did not stop within 60 s"
 }
 
 # Kills the main process first, so that it cannot react to the end of its children.
 crash() {
     local pid children
-    pid=$(running_pid) || { say "postgres is stopped"; return "$STOPPED"; }
+    pid=$(running_pid) || { say "$what is stopped"; return "$STOPPED"; }
     children=$(pgrep -P "$pid" || true)
     # shellcheck disable=SC2086
     kill -s KILL "$pid" $children 2>/dev/null || true
     for _ in {1..300}; do
-        runs "$pid" || { say "postgres was killed"; return 0; }
+        runs "$pid" || { say "$what was killed"; return 0; }
         sleep 0.02
     done
-    die "postgres (process $pid) did not end within 6 s of KILL"
+    die "$what (process $pid) did not end within 6 s of KILL"
 }

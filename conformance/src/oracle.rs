@@ -53,6 +53,8 @@ pub enum Op {
     Append { batch: usize, count: usize, keyed: bool },
     /// Removes the messages of a batch, under an idempotency key.
     RemoveBatch { batch: usize },
+    /// Updates the first message of a batch, under an idempotency key.
+    UpdateBatch { batch: usize },
     /// Reads the whole thread.
     ReadThread,
     /// Writes a value over the given revision, or creates it.

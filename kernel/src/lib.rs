@@ -60,8 +60,8 @@ pub use storage::graph::{
 };
 pub use storage::history::{
     AppendOptions, Appended, AuthorSet, AuthorTerms, Forked, HistoryEvent, HistoryEventKind, HistoryEvents,
-    HistoryProvider, HistoryProviderExt, MessageFilter, MessageSelector, Removal, RemovalTarget, Removed,
-    Replaced, Replacement, StoredMessage, ThreadInfo, Ttl,
+    HistoryProvider, HistoryProviderExt, MessageFilter, MessageSelector, MessageUpdate, Removal,
+    RemovalTarget, Removed, Replaced, Replacement, StoredMessage, ThreadInfo, Ttl, Updated,
 };
 pub use storage::key_value::{
     BucketInfo, KeyOrder, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvent, KeyValueEventKind,

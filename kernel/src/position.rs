@@ -315,6 +315,14 @@ position!(
     TaskPosition, u64, "position"
 );
 
+impl Revision {
+    /// Returns the revision that a write at this `Seq` gives a message of a thread.
+    #[must_use]
+    pub fn at(seq: Seq) -> Self {
+        Self { number: u64::try_from(seq.number).unwrap_or(0), generation: seq.generation }
+    }
+}
+
 impl Seq {
     /// The `Seq` before every appended message. Reading from the start begins here, unless a replacement has
     /// numbers below it.

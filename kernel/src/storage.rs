@@ -19,6 +19,7 @@
 //!   concurrently. Once a call is acknowledged, every later call sees its effect, through any handle.
 
 pub mod blob;
+mod fenced;
 #[doc(hidden)]
 pub mod forward;
 pub mod graph;
@@ -39,6 +40,7 @@ use crate::capability::Capabilities;
 use crate::error::Result;
 use crate::id::Namespace;
 
+pub use fenced::fenced;
 pub use options::{OptionSet, RequestOption, undeclared_option};
 pub use set::StoreSet;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_kernel::limits::{BATCH_KEYS_MAX, PAGE_ITEMS_MAX};
 use larder_kernel::{
-    BlobStore, BucketName, Key, KeyValueEntry, KeyValueItem, KeyValueQuery, KeyValueStore, PageRequest,
+    BlobStore, BucketName, Key, KeyValueEntry, KeyValueItem, KeyValueQuery, KeyValueStore, Page, PageRequest,
     Result,
 };
 
@@ -67,11 +67,24 @@ impl Checkpointer {
         Self { store, blobs: None }
     }
 
-    /// Stores values over 1 MiB as blobs `cp/…`. All writers and readers of a thread need the same stores.
+    /// Stores values over 1 MiB as blobs `cp/…`, and the largest values of a turn until the others have at
+    /// most 14 MiB. All writers and readers of a thread need the same stores.
     #[must_use]
     pub fn with_blobs(mut self, blobs: Arc<dyn BlobStore>) -> Self {
         self.blobs = Some(blobs);
         self
+    }
+
+    /// Returns a page of the entries that a query selects.
+    pub(super) async fn page(
+        &self,
+        operation: &'static str,
+        bucket: &BucketName,
+        query: &KeyValueQuery,
+        page: PageRequest<Key>,
+    ) -> Result<Page<KeyValueItem, Key>> {
+        let page = self.store.list_entries(bucket, query, page).await;
+        page.map_err(|error| error.in_operation(operation))
     }
 
     /// Returns all entries that a query selects.
@@ -84,8 +97,7 @@ impl Checkpointer {
         let (mut found, mut after): (Vec<KeyValueItem>, Option<Key>) = (Vec::new(), None);
         loop {
             let page = PageRequest::first(PAGE_ITEMS_MAX).with_after(after);
-            let page = self.store.list_entries(bucket, query, page).await;
-            let page = page.map_err(|error| error.in_operation(operation))?;
+            let page = self.page(operation, bucket, query, page).await?;
             found.extend(page.items);
             match page.next {
                 Some(next) => after = Some(next),

@@ -42,7 +42,7 @@ impl Checkpointer {
         if names.is_empty() {
             return Ok(0);
         }
-        for name in self.blob_names(OPERATION, thread, keys::INFOS, keys::WRITES).await? {
+        for name in self.blob_names(OPERATION, thread).await? {
             names.remove(&name);
         }
         let count = check::size(names.len());
@@ -50,24 +50,33 @@ impl Checkpointer {
         Ok(count)
     }
 
-    /// Returns the names of the blobs that the descriptions and the pending writes with these beginnings
-    /// name.
+    /// Returns the names of the blobs that the checkpoints and the pending writes of a thread name.
     pub(super) async fn blob_names(
         &self,
         operation: &'static str,
         thread: &CheckpointThread,
-        infos: &str,
+    ) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        let query = KeyValueQuery::prefix(keys::INFOS).with_values();
+        for item in self.entries(operation, &thread.bucket, &query).await? {
+            let value = item.value.ok_or_else(|| corrupt(operation))?;
+            let info: InfoRecord = decode(operation, &value)?;
+            names.extend(info.values().filter_map(|value| value.blob.clone()));
+        }
+        names.extend(self.blob_names_of_writes(operation, thread, keys::WRITES).await?);
+        Ok(names)
+    }
+
+    /// Returns the names of the blobs that the pending writes with this beginning name.
+    pub(super) async fn blob_names_of_writes(
+        &self,
+        operation: &'static str,
+        thread: &CheckpointThread,
         writes: &str,
     ) -> Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         if self.blobs.is_none() {
             return Ok(names);
-        }
-        let query = KeyValueQuery::prefix(infos).with_values();
-        for item in self.entries(operation, &thread.bucket, &query).await? {
-            let value = item.value.ok_or_else(|| corrupt(operation))?;
-            let info: InfoRecord = decode(operation, &value)?;
-            names.extend(info.values().filter_map(|value| value.blob.clone()));
         }
         let items = self.entries(operation, &thread.bucket, &KeyValueQuery::prefix(writes)).await?;
         let firsts: Vec<Key> = items.iter().filter_map(|item| keys::first_of_marked(&item.key)).collect();

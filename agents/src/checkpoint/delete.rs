@@ -5,6 +5,7 @@ use larder_kernel::{Error, ErrorKind, KeyValueQuery, KeyValueStoreExt, KeyValueW
 use super::checkpointer::Checkpointer;
 use super::guard::Guard;
 use super::keys;
+use super::record::InfoRecord;
 use super::thread::{CheckpointNamespace, CheckpointThread};
 
 const OPERATION: &str = "checkpoint.delete";
@@ -32,8 +33,10 @@ impl Checkpointer {
         }
         // Tasks may have stored writes for checkpoints that never followed.
         if self.namespaces(thread).await?.is_empty() {
+            let blobs = self.blob_names_of_writes(OPERATION, thread, keys::WRITES).await?;
             let deleted = self.store.delete_all(&thread.bucket, keys::WRITES).await;
             deleted.map_err(|error| error.in_operation(OPERATION))?;
+            self.delete_blobs(OPERATION, thread, blobs).await?;
         }
         Ok(count)
     }
@@ -49,10 +52,11 @@ impl Checkpointer {
         if !guard.step(Vec::new()).await? {
             return Err(changed());
         }
-        let [infos, ..] = keys::all_data(namespace);
-        let blobs =
-            self.blob_names(OPERATION, namespace.thread(), &infos, &keys::all_writes(namespace)).await?;
-        let count = self.infos(OPERATION, namespace).await?.values().filter(|info| !info.hidden).count();
+        let infos = self.infos(OPERATION, namespace).await?;
+        let count = infos.values().filter(|info| !info.hidden).count();
+        let writes = keys::all_writes(namespace);
+        let mut blobs = self.blob_names_of_writes(OPERATION, namespace.thread(), &writes).await?;
+        blobs.extend(infos.values().flat_map(InfoRecord::values).filter_map(|value| value.blob.clone()));
         let mut writes = Vec::new();
         for prefix in keys::all_data(namespace) {
             let query = KeyValueQuery::prefix(prefix);

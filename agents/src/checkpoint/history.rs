@@ -2,18 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_kernel::{Key, KeyValueQuery, Result};
+use larder_kernel::{Key, KeyValueQuery, Result, check};
 
 use super::checkpointer::Checkpointer;
 use super::keys;
-use super::read::channels;
-use super::record::{ChannelRecord, ValueRecord, corrupt};
+use super::new::CHANNEL_BYTES_MAX;
+use super::read::{Attempts, Found, channels};
+use super::record::{ChannelRecord, ValueRecord};
 use super::thread::{CheckpointId, CheckpointNamespace};
 use super::types::ChannelHistory;
 
 const OPERATION: &str = "checkpoint.history";
-/// The number of times that a history without one of its values is read again.
-const READS_MAX: usize = 3;
 
 /// The ancestors of a checkpoint.
 struct Walk {
@@ -33,7 +32,8 @@ impl Checkpointer {
     /// remaining checkpoint needs.
     ///
     /// # Errors
-    /// `Corrupt` for a damaged checkpoint.
+    /// `InvalidInput` for a channel with an empty name or one of more than 256 bytes; `Corrupt` for a damaged
+    /// checkpoint; `Conflict` as for [`get`](Self::get).
     ///
     /// # Cancellation
     /// Dropping the future needs no cleanup.
@@ -47,26 +47,30 @@ impl Checkpointer {
         id: &CheckpointId,
         channels: &[&str],
     ) -> Result<BTreeMap<String, ChannelHistory>> {
-        for _ in 0..READS_MAX {
-            if let Some(found) = self.try_history(namespace, id, channels).await? {
-                return Ok(found);
+        for channel in channels {
+            check::batch(OPERATION, "channel", channel.len(), CHANNEL_BYTES_MAX)?;
+        }
+        let mut attempts = Attempts::default();
+        loop {
+            let Some(target) = self.find(OPERATION, namespace, Some(id)).await? else {
+                return Ok(channels.iter().map(|name| ((*name).to_owned(), Default::default())).collect());
+            };
+            match self.try_history(namespace, &target, channels).await? {
+                Some(found) => return Ok(found),
+                None => attempts.missed(OPERATION, &target)?,
             }
         }
-        Err(corrupt(OPERATION))
     }
 
     async fn try_history(
         &self,
         namespace: &CheckpointNamespace,
-        id: &CheckpointId,
+        target: &Found,
         names: &[&str],
     ) -> Result<Option<BTreeMap<String, ChannelHistory>>> {
         let mut found: BTreeMap<String, ChannelHistory> =
             names.iter().map(|name| ((*name).to_owned(), ChannelHistory::default())).collect();
-        let Some((_, target)) = self.find(OPERATION, namespace, Some(id)).await? else {
-            return Ok(Some(found));
-        };
-        let walk = self.walk(namespace, id, target.parent, names).await?;
+        let walk = self.walk(namespace, &target.id, target.record.parent.clone(), names).await?;
         let Some(oldest) = walk.path.last() else { return Ok(Some(found)) };
         let path: BTreeSet<&CheckpointId> = walk.path.iter().collect();
         let wanted = |id: &CheckpointId, channel: &str| {
@@ -75,7 +79,7 @@ impl Checkpointer {
         };
         let query = KeyValueQuery::prefix(keys::all_writes(namespace))
             .with_from(Key::new(keys::writes(namespace, oldest))?)
-            .with_to(Key::new(keys::writes(namespace, id))?)
+            .with_to(Key::new(keys::writes(namespace, &target.id))?)
             .with_values();
         let items = self.entries(OPERATION, &namespace.thread.bucket, &query).await?;
         let Some(writes) = self.assemble(OPERATION, namespace, items, wanted).await? else {
@@ -88,7 +92,7 @@ impl Checkpointer {
             }
         }
         let records: Vec<&ValueRecord> = walk.seeds.values().flat_map(|(_, seed)| seed.values()).collect();
-        let Some(values) = self.load(OPERATION, namespace, &records).await? else { return Ok(None) };
+        let Some(values) = self.load(OPERATION, namespace, target, &records).await? else { return Ok(None) };
         let seeds = walk.seeds.iter().map(|(name, (_, record))| (name, record));
         for (name, value) in channels(seeds, &mut values.into_iter()) {
             if let Some(channel) = found.get_mut(&name) {

@@ -10,7 +10,7 @@ use super::keys::{self, WriteKey};
 use super::plan::{Action, Infos, plan};
 use super::put::closed;
 use super::read::read_info;
-use super::record::{InfoRecord, ValueRecord, corrupt, encode};
+use super::record::{ChannelRecord, InfoRecord, UNUSED, ValueRecord, corrupt, encode};
 use super::thread::{CheckpointId, CheckpointNamespace, CheckpointThread};
 use super::types::Prune;
 use super::writes::blob_of;
@@ -39,18 +39,21 @@ struct Removal<'a> {
 }
 
 impl Checkpointer {
-    /// Removes checkpoints of all namespaces of a thread except those to keep, oldest first, and returns
+    /// Removes checkpoints of all namespaces of a thread except those to keep, newest first, and returns
     /// their number. The newest one of each namespace is always kept.
     ///
     /// Values that remaining checkpoints have are kept. So are the pending writes of removed ancestors that a
     /// channel marked as [`Pending`](super::ChannelUpdate::Pending) needs; the ancestors are hidden then.
     ///
     /// # Errors
-    /// `Conflict` if other writers changed the namespace during every attempt. Checkpoints that were removed
+    /// `Conflict` for the field `thread` while the thread is copied to or deleted. `Conflict` without a field
+    /// if other writers changed the namespace during every one of 16 attempts. Checkpoints that were removed
     /// before an error stay removed.
     ///
     /// # Cancellation
-    /// Each step removes its checkpoints completely or not at all. Blobs that nothing names may remain.
+    /// Some of the checkpoints are removed, each with all of its data or not at all, and never before the
+    /// ones that descend from it. One with more than 999 keys disappears in one step, and the next removal
+    /// deletes the rest of its keys. Blobs that nothing names may remain.
     ///
     /// # Complexity
     /// O(checkpoints and pending writes of the thread), in steps of up to 1,000 keys.
@@ -74,11 +77,14 @@ impl Checkpointer {
     /// Values and pending writes that remaining checkpoints need are kept, as [`prune`](Self::prune) does.
     ///
     /// # Errors
-    /// `Conflict` if other writers changed the namespace during every attempt. Checkpoints that were removed
+    /// `Conflict` for the field `thread` while the thread is copied to or deleted. `Conflict` without a field
+    /// if other writers changed the namespace during every one of 16 attempts. Checkpoints that were removed
     /// before an error stay removed.
     ///
     /// # Cancellation
-    /// Each step removes its checkpoints completely or not at all. Blobs that nothing names may remain.
+    /// Some of the checkpoints are removed, each with all of its data or not at all, and never before the
+    /// ones that descend from it. One with more than 999 keys disappears in one step, and the next removal
+    /// deletes the rest of its keys. Blobs that nothing names may remain.
     ///
     /// # Complexity
     /// O(checkpoints and pending writes of the thread), in steps of up to 1,000 keys.
@@ -201,11 +207,11 @@ impl Checkpointer {
 }
 
 impl Removal<'_> {
-    /// Returns the steps. Each has whole checkpoints, except that the pending writes that do not fit into one
-    /// step follow in the next ones.
+    /// Returns the steps. Each has whole checkpoints, except that one with too many keys for a step has
+    /// several. A descendant precedes its ancestors, because it may need their pending writes.
     fn steps(&mut self, actions: &BTreeMap<CheckpointId, Action>) -> Result<Vec<Step>> {
         let (mut steps, mut step, mut bytes) = (Vec::new(), Step::default(), 0);
-        for (id, action) in actions {
+        for (id, action) in actions.iter().rev() {
             let mut next = self.apply(id, action)?;
             let next_bytes: usize = next.writes.iter().map(KeyValueWrite::size_bytes).sum();
             let full = step.writes.len() + next.writes.len() > Guard::WRITES_MAX
@@ -227,36 +233,36 @@ impl Removal<'_> {
         Ok(steps)
     }
 
-    /// Returns the writes of an action.
+    /// Returns the writes of an action. The first one is that of the description.
     fn apply(&mut self, id: &CheckpointId, action: &Action) -> Result<Step> {
         let mut step = Step::default();
         let Some(info) = self.infos.remove(id) else { return Ok(step) };
         step.count = u64::from(!info.hidden);
         let key = keys::info(self.namespace, id)?;
-        // The description is in the first step if the writes need several. Its parent can be continued.
+        // The parent can be continued.
         let child = info.parent.as_ref().filter(|_| !info.hidden);
         let child = child.map(|parent| keys::child(self.namespace, parent, id)).transpose()?;
         let child = child.map(|child| KeyValueWrite::delete(child, None));
+        let mut hidden = InfoRecord { hidden: true, state: None, channels: BTreeMap::new(), ..info.clone() };
         match action {
             Action::Delete => {
-                step.writes.push(KeyValueWrite::delete(key, None));
+                step.writes.push(KeyValueWrite::delete(key.clone(), None));
                 step.writes.extend(child);
                 let writes = self.writes.remove(id).unwrap_or_default().into_iter();
                 step.writes.extend(writes.map(|key| KeyValueWrite::delete(key, None)));
                 step.blobs.extend(self.blobs.remove(id).unwrap_or_default());
             }
             Action::Hide(channels) => {
-                let channels = channels.clone();
-                let hidden = InfoRecord { hidden: true, state: None, channels, ..info.clone() };
+                hidden.channels.clone_from(channels);
                 for value in hidden.values() {
                     *self.uses.entry(value.clone()).or_default() += 1;
                 }
-                let bytes = encode(self.operation, &hidden)?;
-                step.writes.push(KeyValueWrite::put(key, bytes, Default::default()));
+                step.writes.push(put(self.operation, key.clone(), &hidden)?);
                 step.writes.extend(child);
-                self.infos.insert(id.clone(), hidden);
+                self.infos.insert(id.clone(), hidden.clone());
             }
         }
+        let mut unused = Vec::new();
         for value in info.values() {
             let uses = self.uses.entry(value.clone()).or_default();
             *uses = uses.saturating_sub(1);
@@ -264,8 +270,21 @@ impl Removal<'_> {
                 let keys = value.keys(self.namespace)?.into_iter();
                 step.writes.extend(keys.map(|key| KeyValueWrite::delete(key, None)));
                 step.blobs.extend(value.blob.clone());
+                unused.push(value.clone());
             }
+        }
+        if step.writes.len() > Guard::WRITES_MAX {
+            // The first of several steps hides the checkpoint. Until the last one, its description names what
+            // remains, and the next removal finds that after an interruption.
+            hidden.channels.insert(UNUSED.to_owned(), ChannelRecord { deltas: unused, ..Default::default() });
+            let last = std::mem::replace(&mut step.writes[0], put(self.operation, key, &hidden)?);
+            step.writes.push(last);
         }
         Ok(step)
     }
+}
+
+/// Returns the write of a description.
+fn put(operation: &'static str, key: Key, record: &InfoRecord) -> Result<KeyValueWrite> {
+    Ok(KeyValueWrite::put(key, encode(operation, record)?, Default::default()))
 }

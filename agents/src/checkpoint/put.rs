@@ -67,7 +67,8 @@ impl Checkpointer {
     ///   fork.
     /// - `Conflict` for the field `id` if another checkpoint has the id, and for the field `thread` while the
     ///   thread is copied to or deleted.
-    /// - `NotFound` if the parent does not exist.
+    /// - `Conflict` without a field if other writers changed the namespace during every one of 16 attempts.
+    /// - `NotFound` for the field `parent` if the parent does not exist.
     /// - `InvalidInput` if the id does not sort after the parent's, or for a value over the limits of
     ///   [`Checkpointer`].
     ///
@@ -83,6 +84,7 @@ impl Checkpointer {
         if let (Some(id), Some(parent)) = (&new.id, &new.parent) {
             check_order(id, parent)?;
         }
+        self.check_values(OPERATION, values(&new))?;
         let repeatable = new.id.is_some();
         let mut prepared = Vec::new();
         let result = self.try_put(namespace, new, &mut prepared).await;
@@ -119,12 +121,12 @@ impl Checkpointer {
                 return Err(conflict(message).with_field("id"));
             }
             self.check_parent(namespace, &new, &base).await.map_err(unwritten)?;
-            if attempt == 0 {
-                self.prepare(OPERATION, &namespace.thread, values(&new), prepared).await?;
-            }
             let id = new.id.clone().unwrap_or_else(|| CheckpointId::draw(base.number()));
             if let Some(parent) = &new.parent {
                 check_order(&id, parent)?;
+            }
+            if attempt == 0 {
+                self.prepare(OPERATION, &namespace.thread, values(&new), prepared).await?;
             }
             let writes = writes(namespace, &new, &id, &base, prepared, digest.clone())?;
             match self.store.write(&namespace.thread.bucket, writes).await {
@@ -175,20 +177,20 @@ impl Checkpointer {
         if new.fork || (new.parent.is_some() && head.last == new.parent) {
             return Ok(());
         }
-        let prefix = match &new.parent {
-            Some(parent) => keys::children(namespace, parent),
-            None => keys::infos(namespace),
+        let (taken, message) = match &new.parent {
+            Some(parent) => {
+                let query = KeyValueQuery::prefix(keys::children(namespace, parent));
+                let bucket = &namespace.thread.bucket;
+                let found = self.page(OPERATION, bucket, &query, PageRequest::first(1)).await?;
+                let message = "the parent has a child already; read the newest checkpoint and continue it";
+                (!found.items.is_empty(), message)
+            }
+            None => {
+                let message = "the namespace has checkpoints; read the newest one and continue it";
+                (self.find(OPERATION, namespace, None).await?.is_some(), message)
+            }
         };
-        let query = KeyValueQuery::prefix(prefix);
-        let found = self.store.list_entries(&namespace.thread.bucket, &query, PageRequest::first(1)).await;
-        if found.map_err(|error| error.in_operation(OPERATION))?.items.is_empty() {
-            return Ok(());
-        }
-        let message = match &new.parent {
-            Some(_) => "the parent has a child already; read the newest checkpoint and continue it",
-            None => "the namespace has checkpoints; read the newest one and continue it",
-        };
-        Err(conflict(message).with_field("parent"))
+        if taken { Err(conflict(message).with_field("parent")) } else { Ok(()) }
     }
 }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_kernel::{KeyValueItem, KeyValueQuery, Page, PageRequest, Result};
+use larder_kernel::{
+    Error, ErrorKind, Key, KeyValueItem, KeyValueQuery, Page, PageRequest, Result, Revision,
+};
 
-use super::checkpointer::Checkpointer;
+use super::checkpointer::{ATTEMPTS_MAX, Checkpointer};
 use super::keys;
 use super::record::{ChannelRecord, InfoRecord, ValueRecord, corrupt, decode};
 use super::thread::{CheckpointId, CheckpointNamespace, CheckpointThread};
@@ -15,22 +17,56 @@ use super::types::{ChannelValue, Checkpoint, CheckpointFilter, CheckpointInfo};
 pub(super) const LISTED: usize = 100;
 /// The maximum number of calls of one listing.
 const CALLS_MAX: usize = 10;
-/// The number of times that a checkpoint without one of its values is read again.
-const READS_MAX: usize = 3;
+/// The number of times that an unchanged checkpoint is read before a value that is missing counts as damage.
+const READS_MAX: u32 = 3;
+
+/// The description of a checkpoint, as a read found it.
+pub(super) struct Found {
+    pub(super) id: CheckpointId,
+    pub(super) record: InfoRecord,
+    pub(super) revision: Revision,
+}
+
+/// The attempts of a read that others interrupted.
+#[derive(Default)]
+pub(super) struct Attempts {
+    count: u32,
+    /// The checkpoint of the last attempts, and their number.
+    unchanged: Option<(Revision, u32)>,
+}
+
+impl Attempts {
+    /// Counts an attempt that found a checkpoint without one of its values. The caller reads again.
+    pub(super) fn missed(&mut self, operation: &'static str, found: &Found) -> Result<()> {
+        let before = self.unchanged.filter(|(revision, _)| *revision == found.revision);
+        let unchanged = before.map_or(0, |(_, count)| count) + 1;
+        self.unchanged = Some((found.revision, unchanged));
+        self.count += 1;
+        if unchanged == READS_MAX {
+            return Err(corrupt(operation));
+        }
+        if self.count == ATTEMPTS_MAX {
+            let message = "others removed the checkpoint that every attempt found; try again";
+            return Err(Error::new(ErrorKind::Conflict, operation, message));
+        }
+        Ok(())
+    }
+}
 
 impl Checkpointer {
     /// Returns a checkpoint, or the newest one, with its values and pending writes.
     ///
     /// # Errors
     /// `Corrupt` for a damaged checkpoint; `Unsupported` for one that a newer release wrote, or for one with
-    /// blobs if the checkpointer has no blob store.
+    /// blobs if the checkpointer has no blob store; `Conflict` if others removed the checkpoint that was
+    /// found during every one of 16 attempts.
     ///
     /// # Cancellation
     /// Dropping the future needs no cleanup.
     ///
     /// # Complexity
-    /// O(values and pending writes), independent of the number of checkpoints. Three calls for up to 1,000
-    /// values of 16 MiB, and one for each blob.
+    /// O(values and pending writes), independent of the number of checkpoints. Three calls for up to 999
+    /// values of 15 MiB and pending writes of 16 MiB, and one for each blob.
     pub async fn get(
         &self,
         namespace: &CheckpointNamespace,
@@ -38,20 +74,25 @@ impl Checkpointer {
     ) -> Result<Option<Checkpoint>> {
         const OPERATION: &str = "checkpoint.get";
         // A concurrent removal may delete values after the description was read.
-        for _ in 0..READS_MAX {
-            let Some((id, record)) = self.find(OPERATION, namespace, id).await? else { return Ok(None) };
-            let Some(state) = &record.state else { return Ok(None) };
+        let mut attempts = Attempts::default();
+        loop {
+            let Some(found) = self.find(OPERATION, namespace, id).await? else { return Ok(None) };
+            let Some(state) = &found.record.state else { return Ok(None) };
             let records: Vec<&ValueRecord> = std::iter::once(state)
-                .chain(record.channels.values().flat_map(ChannelRecord::values))
+                .chain(found.record.channels.values().flat_map(ChannelRecord::values))
                 .collect();
-            let Some(values) = self.load(OPERATION, namespace, &records).await? else { continue };
-            let Some(writes) = self.pending(OPERATION, namespace, &id).await? else { continue };
+            // The values are last, because `load` checks that the checkpoint is still the one that was found.
+            let writes = self.pending(OPERATION, namespace, &found.id).await?;
+            let values = self.load(OPERATION, namespace, &found, &records).await?;
+            let (Some(writes), Some(values)) = (writes, values) else {
+                attempts.missed(OPERATION, &found)?;
+                continue;
+            };
             let mut values = values.into_iter();
             let state = values.next().unwrap_or_default();
-            let channels = channels(&record.channels, &mut values);
-            return Ok(Some(Checkpoint { info: record.info(id), state, channels, writes }));
+            let channels = channels(&found.record.channels, &mut values);
+            return Ok(Some(Checkpoint { info: found.record.info(found.id), state, channels, writes }));
         }
-        Err(corrupt(OPERATION))
     }
 
     /// Lists checkpoints without their values, newest first. The page begins before `page.after`, which need
@@ -147,25 +188,33 @@ impl Checkpointer {
         Ok(Page::new(threads, next))
     }
 
-    /// Returns the description of a checkpoint, or of the newest one.
+    /// Returns the description of a checkpoint, or of the newest one that is not hidden.
     pub(super) async fn find(
         &self,
         operation: &'static str,
         namespace: &CheckpointNamespace,
         id: Option<&CheckpointId>,
-    ) -> Result<Option<(CheckpointId, InfoRecord)>> {
+    ) -> Result<Option<Found>> {
         let bucket = &namespace.thread.bucket;
         if let Some(id) = id {
             let found = self.store.get(bucket, &keys::info(namespace, id)?).await;
-            let found = found.map_err(|error| error.in_operation(operation))?;
-            let record = found.map(|entry| decode(operation, &entry.value)).transpose()?;
-            return Ok(record.map(|record| (id.clone(), record)));
+            let Some(entry) = found.map_err(|error| error.in_operation(operation))? else { return Ok(None) };
+            let record = decode(operation, &entry.value)?;
+            return Ok(Some(Found { id: id.clone(), record, revision: entry.revision }));
         }
-        // The newest one is never hidden: a hidden one has a later one that needs it.
         let query = KeyValueQuery::prefix(keys::infos(namespace)).descending().with_values();
-        let page = self.store.list_entries(bucket, &query, PageRequest::first(1)).await;
-        let page = page.map_err(|error| error.in_operation(operation))?;
-        page.items.first().map(|item| read_info(operation, namespace, item)).transpose()
+        let mut after: Option<Key> = None;
+        loop {
+            let page = PageRequest::first(1).with_after(after);
+            let page = self.page(operation, bucket, &query, page).await?;
+            let Some(item) = page.items.into_iter().next() else { return Ok(None) };
+            let (id, record) = read_info(operation, namespace, &item)?;
+            if !record.hidden {
+                return Ok(Some(Found { id, record, revision: item.revision }));
+            }
+            // An unfinished removal may hide the newest one. Otherwise, a later one needs each hidden one.
+            after = Some(item.key);
+        }
     }
 
     /// Returns up to 100 descriptions before an id, newest first, and whether more follow.
@@ -178,8 +227,7 @@ impl Checkpointer {
         let query = KeyValueQuery::prefix(keys::infos(namespace)).descending().with_values();
         let after = before.map(|id| keys::info(namespace, id)).transpose()?;
         let page = PageRequest::first(LISTED).with_after(after);
-        let page = self.store.list_entries(&namespace.thread.bucket, &query, page).await;
-        let page = page.map_err(|error| error.in_operation(operation))?;
+        let page = self.page(operation, &namespace.thread.bucket, &query, page).await?;
         let infos = page.items.iter().map(|item| read_info(operation, namespace, item));
         Ok((infos.collect::<Result<_>>()?, page.next.is_some()))
     }

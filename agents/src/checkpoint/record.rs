@@ -14,6 +14,9 @@ use super::types::{ChannelInfo, CheckpointInfo};
 pub(super) const VERSION: u32 = 1;
 /// The size of an entry of a value, in bytes. A larger value is a blob or has several entries.
 pub(super) const PART_BYTES: usize = 1024 * 1024;
+/// The channel of a hidden checkpoint with the values that the rest of its removal deletes. Some of them may
+/// be deleted already. No other channel has an empty name.
+pub(super) const UNUSED: &str = "";
 
 /// The head of a namespace. Every change of its checkpoints rewrites it at the revision that it read.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,6 +4,8 @@ use bytes::{Bytes, BytesMut};
 use larder_kernel::{BlobStoreExt, ErrorKind, KeyValueWrite, Outcome, Result, check};
 
 use super::checkpointer::Checkpointer;
+use super::keys;
+use super::read::Found;
 use super::record::{PART_BYTES, ValueRecord, corrupt};
 use super::thread::{CheckpointNamespace, CheckpointThread, draw_blob_name};
 
@@ -40,6 +42,19 @@ impl Prepared {
 }
 
 impl Checkpointer {
+    /// Refuses values that do not fit into one `write`, if none of them can be a blob.
+    pub(super) fn check_values(
+        &self,
+        operation: &'static str,
+        values: impl IntoIterator<Item = Bytes>,
+    ) -> Result<()> {
+        if self.blobs.is_some() {
+            return Ok(());
+        }
+        let bytes = values.into_iter().map(|value| value.len()).sum();
+        check::at_most(operation, "values", bytes, TURN_BYTES_MAX)
+    }
+
     /// Writes large values as blobs, the largest first, until the others fit into one `write`.
     pub(super) async fn prepare(
         &self,
@@ -50,9 +65,7 @@ impl Checkpointer {
     ) -> Result<()> {
         prepared.extend(values.into_iter().map(|bytes| Prepared { bytes, blob: None }));
         let mut inline: usize = prepared.iter().map(|value| value.bytes.len()).sum();
-        let Some(blobs) = &self.blobs else {
-            return check::at_most(operation, "values", inline, TURN_BYTES_MAX);
-        };
+        let Some(blobs) = &self.blobs else { return Ok(()) };
         let mut largest_first: Vec<&mut Prepared> = prepared.iter_mut().collect();
         largest_first.sort_by_key(|value| std::cmp::Reverse(value.bytes.len()));
         for value in largest_first {
@@ -90,18 +103,27 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Reads values, in their order; `None` if one of them does not exist.
+    /// Reads values, in their order; `None` if one of them does not exist, or if the checkpoint that was
+    /// found has been removed since. The keys of its values may then have values of another checkpoint.
     pub(super) async fn load(
         &self,
         operation: &'static str,
         namespace: &CheckpointNamespace,
+        found: &Found,
         records: &[&ValueRecord],
     ) -> Result<Option<Vec<Bytes>>> {
         let mut keys = Vec::new();
         for record in records {
             keys.extend(record.keys(namespace)?);
         }
-        let mut entries = self.read_all(operation, &namespace.thread.bucket, &keys).await?.into_iter();
+        // The last key that is read: if it is unchanged, all values before it belong to the checkpoint.
+        keys.push(keys::info(namespace, &found.id)?);
+        let mut entries = self.read_all(operation, &namespace.thread.bucket, &keys).await?;
+        let info = entries.pop().flatten();
+        if info.is_none_or(|info| !found.revision.names(info.revision)) {
+            return Ok(None);
+        }
+        let mut entries = entries.into_iter();
         let mut values = Vec::with_capacity(records.len());
         for record in records {
             let value = match &record.blob {

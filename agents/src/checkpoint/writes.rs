@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use bytes::{BufMut, Bytes, BytesMut};
 use larder_kernel::{ErrorKind, KeyValueItem, KeyValueQuery, KeyValueWrite, Outcome, Result, check};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::checkpointer::{ATTEMPTS_MAX, Checkpointer};
 use super::keys::{self, WriteKey};
@@ -14,6 +15,7 @@ use super::record::{PART_BYTES, VERSION, corrupt, decode, encode, parts};
 use super::thread::{CheckpointId, CheckpointNamespace};
 use super::types::PendingWrite;
 use super::values::{Prepared, joined};
+use crate::internal::hex;
 
 const OPERATION: &str = "checkpoint.put_writes";
 /// The maximum number of writes in one call.
@@ -33,6 +35,9 @@ struct Header {
     bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blob: Option<String>,
+    /// The hash of a value with several parts that another write can replace. A read can find parts of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
 }
 
 impl Checkpointer {
@@ -40,13 +45,14 @@ impl Checkpointer {
     /// runtimes store both at the same time.
     ///
     /// A write with a negative index replaces the stored one with the same task and index. Any other write is
-    /// stored only if its task has none with the index, so a task that runs again changes nothing.
+    /// stored only if its task has none with the index, so a task that runs again changes nothing. Writes for
+    /// a checkpoint that is removed before or at the same time remain until the thread is deleted.
     ///
     /// # Errors
     /// `InvalidInput` for no writes or more than 450, a task of more than 128 bytes, a path of more than 512
-    /// bytes, a channel of more than 256 bytes, NUL in any of them, the same task and index twice, or values
-    /// of more than 14 MiB without a blob store. `Conflict` if others stored writes of the same tasks during
-    /// every attempt.
+    /// bytes, a channel of more than 256 bytes, NUL in any of them, the same task and index twice, values of
+    /// more than 14 MiB without a blob store, or entries of more than 16 MiB with their names. `Conflict` if
+    /// others stored writes of the same tasks during every one of 16 attempts.
     ///
     /// # Cancellation
     /// All of the writes are stored, or none. Blobs that nothing names may remain.
@@ -60,8 +66,9 @@ impl Checkpointer {
         writes: Vec<PendingWrite>,
     ) -> Result<()> {
         check_writes(&writes)?;
-        let mut prepared = Vec::new();
         let values = writes.iter().map(|write| write.value.clone());
+        self.check_values(OPERATION, values.clone())?;
+        let mut prepared = Vec::new();
         let mut result = self.prepare(OPERATION, &namespace.thread, values, &mut prepared).await;
         let mut stored = HashSet::new();
         if result.is_ok() {
@@ -108,7 +115,9 @@ impl Checkpointer {
                 Err(error) => return Err(error.in_operation(OPERATION).with_idempotent(true)),
             }
             let query = KeyValueQuery::prefix(keys::writes(namespace, id));
-            let found = self.entries(OPERATION, &namespace.thread.bucket, &query).await?;
+            let found = self.entries(OPERATION, &namespace.thread.bucket, &query).await;
+            // The attempts before wrote nothing.
+            let found = found.map_err(|error| error.with_outcome(Outcome::NotApplied))?;
             let found = found.iter().filter_map(|item| WriteKey::read(namespace, &item.key));
             stored.extend(found.filter(|key| key.index >= 0).map(|key| (key.task, key.index)));
         }
@@ -129,8 +138,9 @@ impl Checkpointer {
         Ok(found.as_mut().map(|found| found.remove(id).unwrap_or_default()))
     }
 
-    /// Returns the pending writes of each checkpoint from their entries, by path, task and index; `None` if a
-    /// blob does not exist.
+    /// Returns the pending writes of each checkpoint from their entries, by path, task and index; `None` if one
+    /// of them is incomplete. Two pages can have parts of two values, or one part of a value that was written
+    /// or deleted in between.
     pub(super) async fn assemble(
         &self,
         operation: &'static str,
@@ -148,7 +158,8 @@ impl Checkpointer {
         }
         let mut found: BTreeMap<CheckpointId, Vec<PendingWrite>> = BTreeMap::new();
         for ((id, task, index), entry) in entries {
-            let (header, first) = split(operation, entry.get(&0).ok_or_else(|| corrupt(operation))?)?;
+            let Some(first) = entry.get(&0) else { return Ok(None) };
+            let (header, first) = split(operation, first)?;
             if !wanted(&id, &header.channel) {
                 continue;
             }
@@ -161,11 +172,15 @@ impl Checkpointer {
                     // A longer write that was replaced may have left further parts.
                     let rest = (1..parts(header.bytes)).map(|part| entry.get(&part).cloned());
                     let all = std::iter::once(Some(first)).chain(rest).collect::<Option<Vec<Bytes>>>();
-                    joined(all.ok_or_else(|| corrupt(operation))?)
+                    let Some(all) = all else { return Ok(None) };
+                    joined(all)
                 }
             };
             if check::size(value.len()) != header.bytes {
-                return Err(corrupt(operation));
+                return Ok(None);
+            }
+            if header.digest.is_some_and(|digest| digest != self::digest(&value)) {
+                return Ok(None);
             }
             let write = PendingWrite { task, index, path: header.path, channel: header.channel, value };
             found.entry(id).or_default().push(write);
@@ -210,12 +225,14 @@ fn entries(
 ) -> Result<Vec<KeyValueWrite>> {
     let PendingWrite { task, index, path, channel, value: bytes } = write;
     let key = |part| WriteKey { id: id.clone(), index: *index, part, task: task.clone() }.key(namespace);
+    let replaceable_parts = *index < 0 && value.blob.is_none() && bytes.len() > PART_BYTES;
     let header = Header {
         version: VERSION,
         channel: channel.clone(),
         path: path.clone(),
         bytes: check::size(bytes.len()),
         blob: value.blob.clone(),
+        digest: replaceable_parts.then(|| digest(bytes)),
     };
     let mut first = BytesMut::from(&*encode(OPERATION, &header)?);
     first.put_u8(b'\n');
@@ -231,6 +248,10 @@ fn entries(
         writes.push(KeyValueWrite::put(key(None)?, "", Default::default()));
     }
     Ok(writes)
+}
+
+fn digest(value: &Bytes) -> String {
+    hex(&Sha256::digest(value))
 }
 
 /// Divides a first entry into its header and the value, or the first part of it.

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 /// A summary is current while both messages are in the thread unchanged. A clear or an expiry removes both. A
 /// replacement removes the first, and the new messages have other positions or other creation times.
 ///
-/// A removal by number, or of a run, can remove only messages between the two. The summary stays current and
-/// still contains what it says about them, so [remove](super::SummaryStore::remove) it.
+/// A removal by number, or of a run, can remove only messages between the two, and an update can change the
+/// content of any covered message. The summary stays current and still contains what it says about them, so
+/// [remove](super::SummaryStore::remove) it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Covered {

@@ -63,10 +63,11 @@ struct Record {
 /// # }
 /// ```
 ///
-/// The store receives no notice when a thread is cleared, replaced or expires, or when single messages or
-/// those of a run are removed. To make a window, read the [current](Self::current) summary: one whose
-/// [`Covered`](super::Covered) messages are in the thread unchanged. If you edit or remove messages between
-/// these two, for example to redact a message, [remove](Self::remove) the summary.
+/// The store receives no notice when a thread is cleared, replaced or expires, when single messages or those
+/// of a run are removed, or when a message is updated. To make a window, read the [current](Self::current)
+/// summary: one whose [`Covered`](super::Covered) messages are in the thread unchanged. If you update a
+/// covered message, for example to redact it, or remove messages between these two, [remove](Self::remove)
+/// the summary.
 #[derive(Clone)]
 pub struct SummaryStore {
     pub(super) store: Arc<dyn KeyValueStore>,

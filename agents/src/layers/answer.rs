@@ -9,7 +9,7 @@ use larder_kernel::{
     HistoryEventKind, KeyRevision, KeyValueEntry, KeyValueEvent, KeyValueEventKind, KeyValueItem, Lease,
     Metadata, MetadataReport, Page, PrefixDeletion, PresignedUrl, PutReport, Reached, Relationship, Removed,
     Replaced, Result, RetryOutcome, Revision, SearchHit, Seq, StoredEntity, StoredMessage,
-    StoredRelationship, SubGraph, Task, ThreadInfo, UpsertReport,
+    StoredRelationship, SubGraph, Task, ThreadInfo, Updated, UpsertReport,
 };
 
 /// The result of a store call, with its size.
@@ -38,6 +38,7 @@ weightless!(
     Appended,
     Forked,
     Replaced,
+    Updated,
     ThreadInfo,
     BlobInfo,
     BlobEntry,
@@ -83,7 +84,9 @@ weighs! {
     ChatMessage: ChatMessage::size_bytes;
     StoredMessage: message;
     HistoryEvent: |event| match &event.kind {
-        HistoryEventKind::Appended { message, .. } => message.size_bytes(),
+        HistoryEventKind::Appended { message, .. } | HistoryEventKind::Updated { message, .. } => {
+            message.size_bytes()
+        }
         HistoryEventKind::Replaced { messages, .. } => messages.iter().map(message).sum(),
         _ => 0,
     };

@@ -17,12 +17,13 @@ use larder_kernel::{
     EntityWrite, Error, FencingToken, Filter, Forked, GraphCondition, GraphCounts, GraphStore, GraphWritten,
     HistoryEvents, HistoryProvider, Key, KeyRevision, KeyValueCondition, KeyValueEntry, KeyValueEvents,
     KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, KeyValueWriteKind, Lease,
-    MessageFilter, Metadata, MetadataMode, MetadataReport, MetadataUpdate, Namespace, NeighborQuery,
-    NewBoard, NewTask, OptionSet, Page, PageRequest, PrefixDeletion, PresignRequest, PresignedUrl, PutMode,
-    PutReport, Relationship, RelationshipId, RelationshipQuery, RelationshipWrite, Removal, Removed,
-    RenameMode, Replaced, Replacement, Result, RetryOutcome, Revision, RunId, SearchHit, SearchRequest, Seq,
-    Store, StoredEntity, StoredMessage, StoredRelationship, SubGraph, Task, TaskId, TaskPosition, TaskQuery,
-    TaskStore, Thread, ThreadInfo, Transition, Ttl, UpsertReport, VectorStore, WorkerId,
+    MessageFilter, MessageUpdate, Metadata, MetadataMode, MetadataReport, MetadataUpdate, Namespace,
+    NeighborQuery, NewBoard, NewTask, OptionSet, Page, PageRequest, PrefixDeletion, PresignRequest,
+    PresignedUrl, PutMode, PutReport, Relationship, RelationshipId, RelationshipQuery, RelationshipWrite,
+    Removal, Removed, RenameMode, Replaced, Replacement, Result, RetryOutcome, Revision, RunId, SearchHit,
+    SearchRequest, Seq, Store, StoredEntity, StoredMessage, StoredRelationship, SubGraph, Task, TaskId,
+    TaskPosition, TaskQuery, TaskStore, Thread, ThreadInfo, Transition, Ttl, Updated, UpsertReport,
+    VectorStore, WorkerId,
 };
 
 use super::middleware::{Argument, Body, Call, Effect, Middleware, Wrapped};
@@ -127,6 +128,10 @@ forward! {
         Call::write("history.remove")
             .effect(Effect::Guarded, removal.if_last.is_some())
             .effect(Effect::Repeatable, removal.idempotency_key.is_some());
+    around update(thread: &Thread, update: MessageUpdate) -> Updated =
+        Call::new("history.update", Effect::Guarded)
+            .effect(Effect::Repeatable, update.idempotency_key.is_some()),
+        size(update.message.size_bytes());
     around fork(source: &Thread, target: &Thread, up_to: Option<Seq>, fence: Option<FencingToken>) -> Forked =
         Call::write("history.fork");
     around replace(thread: &Thread, replacement: Replacement) -> Replaced =

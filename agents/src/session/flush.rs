@@ -64,5 +64,5 @@ pub(crate) fn unmarked(stored: StoredMessage) -> StoredMessage {
     let mut map: serde_json::Map<String, Value> = message.metadata.into_map();
     map.remove(KEY);
     message.metadata = Metadata::from(map);
-    StoredMessage::new(stored.seq, Arc::new(message))
+    StoredMessage::new(stored.seq, Arc::new(message)).with_revision(stored.revision)
 }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
     append_digest, check_after, check_append, check_before, check_fork, check_if_last, check_limit,
-    check_remove, check_remove_at, check_replace, check_tail_matching, check_token, check_ttl,
+    check_remove, check_remove_at, check_replace, check_tail_matching, check_token, check_ttl, check_update,
+    check_update_at, no_such_message,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, Capabilities, ChatMessage, Durability, Error, ErrorKind, FencingToken,
-    Forked, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, Namespace, OptionSet, Page,
-    PageRequest, Removal, Removed, Replaced, Replacement, RequestOption, Result, RunId, Seq, SessionId,
-    Store, StoredMessage, Thread, ThreadInfo, Ttl,
+    Forked, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter, MessageUpdate, Namespace,
+    OptionSet, Page, PageRequest, Removal, Removed, Replaced, Replacement, RequestOption, Result, RunId, Seq,
+    SessionId, Store, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::backend::{MemoryBackend, default_namespace, now_ms};
@@ -239,6 +240,8 @@ impl Store for InMemoryHistoryProvider {
             RequestOption::AppendIfLast,
             RequestOption::RemoveIfLast,
             RequestOption::RemoveIdempotencyKey,
+            RequestOption::UpdateIfLast,
+            RequestOption::UpdateIdempotencyKey,
             RequestOption::Fence,
             RequestOption::MessagesOfAgents,
             RequestOption::MessagesOfRoles,
@@ -359,6 +362,28 @@ impl HistoryProvider for InMemoryHistoryProvider {
             check_if_last("history.remove", removal.if_last, Seq::ZERO)?;
             check_remove_at(&removal, Seq::ZERO)?;
             Ok(Removed::new(0, Seq::ZERO))
+        })
+    }
+
+    async fn update(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
+        const OPERATION: &str = "history.update";
+        check_update(&update)?;
+        let digest = match &update.idempotency_key {
+            Some(_) => {
+                let hashed = update.clone();
+                let bytes = hashed.message.size_bytes();
+                Some(offload::run(OPERATION, bytes, move || hashed.digest()).await?)
+            }
+            None => None,
+        };
+        let change = |state: &mut ThreadState| {
+            state.expire(&self.backend, now_ms());
+            state.update(&self.backend, &update, digest)
+        };
+        self.threads.change(&self.backend, thread, change).unwrap_or_else(|| {
+            check_if_last(OPERATION, update.if_last, Seq::ZERO)?;
+            check_update_at(&update, Seq::ZERO)?;
+            Err(no_such_message())
         })
     }
 

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::content::{self, Content};
 use super::envelope::Envelope;
-use super::fields::{Fields, is_plain, is_spelled_plainly};
+use super::fields::{Fields, has_unique_names, is_plain, is_spelled_plainly};
 use super::record::Record;
 use super::{CALL_ID, CALLS, DEVELOPER, ENVELOPE, PARSE, RECORD, ROLE, calls, to_lines};
 
@@ -121,7 +121,8 @@ pub(super) fn keep(
         let value: Value = serde_json::from_str(written.get())
             .map_err(|_| Error::invalid(PARSE, "line", "not JSON that can be read"))?;
         let reserved = name == RECORD || name == ENVELOPE || name.contains('\0');
-        let spelled = numbers || is_spelled_plainly(written.get());
+        let spelled =
+            has_unique_names(written.get(), &value) && (numbers || is_spelled_plainly(written.get()));
         if reserved || !spelled || !is_plain(&value, numbers) {
             record.fields.push(name, written);
         } else {

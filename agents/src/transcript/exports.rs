@@ -7,27 +7,27 @@ mod chatgpt;
 mod claude;
 mod sharegpt;
 
-use larder_kernel::{ChatMessage, Error, Result, Timestamp, check};
+use larder_kernel::{Error, Result, Timestamp, check};
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, unreadable};
 use super::format::TranscriptFormat;
-use super::{PARSE, ROLE, TranscriptReader};
+use super::{PARSE, ROLE};
 
 /// The messages of a conversation.
 #[derive(Default)]
-struct Conversation {
-    turns: Vec<Turn>,
+pub(super) struct Conversation {
+    pub(super) turns: Vec<Turn>,
     /// The number of messages that are in another branch, or empty.
-    skipped: u64,
+    pub(super) skipped: u64,
 }
 
 /// A message as the fields of a line.
-struct Turn {
-    fields: Fields,
-    at: Option<Timestamp>,
+pub(super) struct Turn {
+    pub(super) fields: Fields,
+    pub(super) at: Option<Timestamp>,
     /// The number of parts that are kept as metadata only.
-    kept: u64,
+    pub(super) kept: u64,
 }
 
 /// Returns the format of a conversation; `None` for a value that is not one.
@@ -58,50 +58,20 @@ pub(super) fn recognize(
     })
 }
 
-impl TranscriptReader {
-    /// Converts a conversation, if it is the chosen one.
-    pub(super) fn conversation_of(
-        &mut self,
-        format: TranscriptFormat,
-        mut fields: Fields,
-    ) -> Result<Vec<ChatMessage>> {
-        self.report.conversations += 1;
-        let ids = ["conversation_id", "uuid", "id"];
-        if let Some(wanted) = &self.wanted
-            && *wanted != self.report.conversations.to_string()
-            && !ids.iter().any(|id| fields.get_text(id).as_ref() == Some(wanted))
-        {
-            self.report.skipped_conversations += 1;
-            return Ok(Vec::new());
-        }
-        if self.report.chosen_conversation > 0 {
-            let message = "a second conversation, and a thread has one (choose it by number or id: \
-                 `conversation`)";
-            return Err(Error::invalid(PARSE, "line", message));
-        }
-        self.report.chosen_conversation = self.report.conversations;
-        let conversation = match format {
-            TranscriptFormat::ChatGpt => chatgpt::read(&mut fields)?,
-            TranscriptFormat::Claude => claude::read(&mut fields)?,
-            _ => sharegpt::read(&mut fields)?,
-        };
-        let mut messages = self.instructions(&mut fields)?;
-        self.report.document_fields += check::size(fields.into_iter().count());
-        self.report.skipped_messages += conversation.skipped;
-        for (index, turn) in conversation.turns.into_iter().enumerate() {
-            let read = self.message(turn.fields).map_err(|error| located(error, index))?;
-            self.report.kept_parts += turn.kept;
-            messages.extend(read.map(|mut message| {
-                message.created_at = turn.at.unwrap_or(message.created_at);
-                message
-            }));
-        }
-        Ok(messages)
+/// Takes the messages of a conversation from its fields.
+///
+/// # Errors
+/// `InvalidInput` with the field, and the context `message`, for a message that is not one of the format.
+pub(super) fn read(format: TranscriptFormat, fields: &mut Fields) -> Result<Conversation> {
+    match format {
+        TranscriptFormat::ChatGpt => chatgpt::read(fields),
+        TranscriptFormat::Claude => claude::read(fields),
+        _ => sharegpt::read(fields),
     }
 }
 
 /// Adds the number of the message to an error.
-fn located(error: Error, index: usize) -> Error {
+pub(super) fn located(error: Error, index: usize) -> Error {
     error.with_context("message", check::size(index + 1))
 }
 

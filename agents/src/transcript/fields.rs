@@ -197,6 +197,30 @@ fn plain_at(value: &Value, numbers: bool, depth: usize) -> bool {
     }
 }
 
+/// Returns `true` if no object in a value has a name twice: the value of one would be lost.
+pub(super) fn has_unique_names(json: &str, value: &Value) -> bool {
+    let (mut written, mut within, mut escaped) = (0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if within => escaped = true,
+            b'"' => within = !within,
+            b':' if !within => written += 1,
+            _ => {}
+        }
+    }
+    written == names(value)
+}
+
+/// Returns the number of names in a value.
+fn names(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(names).sum(),
+        Value::Object(map) => map.len() + map.values().map(names).sum::<usize>(),
+        _ => 0,
+    }
+}
+
 /// Returns `true` if every number is spelled as a store writes it: not `1.50`, and not with more digits than
 /// a 64-bit float has.
 pub(super) fn is_spelled_plainly(json: &str) -> bool {

@@ -120,7 +120,7 @@ impl TranscriptFormat {
             AgentLog => {
                 object(fields, "message").and_then(|misfit| object(fields, "payload").map(|_| misfit))
             }
-            ChatGpt => object(fields, "mapping").or_else(|| string(fields, "current_node")),
+            ChatGpt => object(fields, "mapping"),
             Claude => list(fields, "chat_messages"),
             ShareGpt => list(fields, "conversations"),
         }
@@ -211,7 +211,9 @@ pub(super) fn is_log_entry(fields: &Fields) -> bool {
 /// Returns `true` for an item of the Responses format other than a message.
 pub(super) fn is_item(fields: &Fields) -> bool {
     let kind = fields.get_text("type").unwrap_or_default();
-    matches!(&*kind, "reasoning" | "compaction" | "item_reference")
+    let others = ["reasoning", "compaction", "item_reference", "mcp_list_tools"];
+    others.contains(&&*kind)
+        || kind.starts_with("mcp_approval_re")
         || kind.ends_with("_call")
         || kind.ends_with("_call_output")
 }

@@ -224,6 +224,15 @@ fn a_result_without_an_id_belongs_to_the_open_call_before_it() {
 }
 
 #[test]
+fn a_name_that_occurs_twice_inside_a_field_is_kept() {
+    for (name, value) in [("m", r#"{"a":1,"a":2}"#), ("n", r#"[{"x":":"},{"b":{"c":":","c":3}}]"#)] {
+        let line = format!(r#"{{"role":"user","content":"x","{name}":{value}}}"#);
+        let message = parse_line(&line).unwrap();
+        assert_eq!((to_lines(&message).unwrap(), message.metadata.get(name)), (vec![line], None));
+    }
+}
+
+#[test]
 fn a_line_of_a_log_holds_its_inner_message_with_ids_and_time() {
     let line = concat!(
         r#"{"parentUuid":"6e9c","type":"assistant","message":{"id":"msg_1","role":"assistant","#,
@@ -263,9 +272,11 @@ fn a_document_holds_its_messages_and_instructions() {
         r#"{"systemInstruction":{"parts":[{"text":"s"}]},"contents":[{"role":"user","#,
         r#""parts":[{"text":"q"}]}]}"#,
     );
-    let read = reader.read(gemini).unwrap();
+    let read = TranscriptReader::new().read(gemini).unwrap();
     assert_eq!((read[0].role, &*read[0].text, &*read[1].text), (Role::System, "s", "q"));
-    let wrong = reader.read(r#"{"messages":[{"role":"user","content":"q"},{"role":"user"}]}"#).unwrap_err();
+    let wrong = TranscriptReader::new()
+        .read(r#"{"messages":[{"role":"user","content":"q"},{"role":"user"}]}"#)
+        .unwrap_err();
     assert_eq!(wrong.field(), Some("content"));
     assert!(wrong.context().iter().any(|(name, at)| *name == "message" && at.to_string() == "2"));
 }

@@ -16,6 +16,9 @@ const LISTS: [&str; 4] = ["messages", "contents", "input", "output"];
 /// The instructions next to such a list.
 const INSTRUCTIONS: [&str; 4] = ["system", "instructions", "systemInstruction", "system_instruction"];
 
+/// The fields that may have the id of a conversation.
+const IDS: [&str; 3] = ["conversation_id", "uuid", "id"];
+
 /// Counts of the changes and omissions of a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -32,7 +35,7 @@ pub struct TranscriptReport {
     pub kept_parts: u64,
     /// The messages of an export that are in another branch of the conversation, or empty.
     pub skipped_messages: u64,
-    /// The conversations of an export.
+    /// The conversations of an export, and the documents with a list `messages` or `contents`.
     pub conversations: u64,
     /// The conversations that [`TranscriptReader::conversation`] does not choose.
     pub skipped_conversations: u64,
@@ -89,8 +92,8 @@ impl TranscriptReader {
         self
     }
 
-    /// Chooses one conversation of an export: its number from 1, or its id. Without this, an export with a
-    /// second conversation is refused.
+    /// Chooses one conversation of an export, or one document with a list `messages` or `contents`, by its
+    /// number from 1, or by its id, unless that is a number. Without this, a second one is refused.
     #[must_use]
     pub fn conversation(mut self, wanted: impl Into<String>) -> Self {
         self.wanted = Some(wanted.into());
@@ -133,6 +136,51 @@ impl TranscriptReader {
         self.checked(fields).map(|message| message.into_iter().collect())
     }
 
+    /// Converts a conversation, if it is the chosen one.
+    fn conversation_of(&mut self, format: TranscriptFormat, mut fields: Fields) -> Result<Vec<ChatMessage>> {
+        if !self.chooses(&fields)? {
+            return Ok(Vec::new());
+        }
+        let conversation = exports::read(format, &mut fields)?;
+        let mut messages = self.instructions(&mut fields)?;
+        self.report.document_fields += larder_kernel::check::size(fields.into_iter().count());
+        self.report.skipped_messages += conversation.skipped;
+        for (index, turn) in conversation.turns.into_iter().enumerate() {
+            let read = self.message(turn.fields).map_err(|error| exports::located(error, index))?;
+            self.report.kept_parts += turn.kept;
+            messages.extend(read.map(|mut message| {
+                message.created_at = turn.at.unwrap_or(message.created_at);
+                message
+            }));
+        }
+        Ok(messages)
+    }
+
+    /// Counts a conversation. Returns `true` if it is the chosen one.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a second one.
+    fn chooses(&mut self, fields: &Fields) -> Result<bool> {
+        self.report.conversations += 1;
+        let number = self.report.conversations;
+        let is_wanted = self.wanted.as_ref().is_none_or(|wanted| match wanted.parse::<u64>() {
+            // A number is a place in the file, even if ids are numbers too.
+            Ok(wanted) => wanted == number,
+            Err(_) => IDS.iter().any(|id| fields.get_text(id).as_ref() == Some(wanted)),
+        });
+        if !is_wanted {
+            self.report.skipped_conversations += 1;
+            return Ok(false);
+        }
+        if self.report.chosen_conversation > 0 {
+            let message = "a second conversation, and a thread has one (choose it by number or id: \
+                 `conversation`)";
+            return Err(Error::invalid(PARSE, "line", message));
+        }
+        self.report.chosen_conversation = number;
+        Ok(true)
+    }
+
     fn document(
         &mut self,
         mut fields: Fields,
@@ -140,6 +188,10 @@ impl TranscriptReader {
         messages: &[Box<RawValue>],
     ) -> Result<Vec<ChatMessage>> {
         fields.take(list);
+        // The lists `input` and `output` of a request and its response are one conversation.
+        if matches!(list, "messages" | "contents") && !self.chooses(&fields)? {
+            return Ok(Vec::new());
+        }
         let mut read = self.instructions(&mut fields)?;
         self.report.document_fields += larder_kernel::check::size(fields.into_iter().count());
         for (index, message) in messages.iter().enumerate() {

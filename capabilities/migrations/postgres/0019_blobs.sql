@@ -1,6 +1,6 @@
 -- Version 19: blobs.
 
--- The numbers of versions and of contents.
+-- The numbers of versions.
 CREATE SEQUENCE larder.blob_numbers;
 
 -- One row per blob. Each write draws a new `version`, which a rename keeps. The bytes of a small blob are in `bytes`. Those of
@@ -44,10 +44,11 @@ CREATE TABLE larder.blob_leftovers (
 );
 CREATE INDEX blob_leftovers_to_sweep ON larder.blob_leftovers (sweep_ms);
 
--- Begins the write of a content, which is swept if no chunk comes for `keep_ms`, and returns its number.
+-- Begins the write of a content, which is swept if no chunk comes for `keep_ms`, and returns its number. The number is random:
+-- this commit is not flushed, so a server that crashes would draw a number of a sequence again, for another write.
 CREATE FUNCTION larder.blob_begin(in_namespace text, keep_ms bigint) RETURNS bigint LANGUAGE sql AS $$
     INSERT INTO larder.blob_leftovers (namespace, content, sweep_ms)
-    VALUES (in_namespace, nextval('larder.blob_numbers'), larder.now_ms() + keep_ms) RETURNING content
+    VALUES (in_namespace, larder.draw_generation(), larder.now_ms() + keep_ms) RETURNING content
 $$;
 
 -- Writes chunks of a content that was begun, from the number `in_first` on. Returns whether the content still exists. A
@@ -56,9 +57,9 @@ CREATE FUNCTION larder.blob_push(
     in_namespace text, in_content bigint, in_first integer, crcs bigint[], chunks bytea[], keep_ms bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    -- The lock holds back the sweep.
+    -- The lock holds back the sweep. A content that was discarded stays so: the server may run a dropped call late.
     UPDATE larder.blob_leftovers l SET sweep_ms = larder.now_ms() + keep_ms
-    WHERE l.namespace = in_namespace AND l.content = in_content;
+    WHERE l.namespace = in_namespace AND l.content = in_content AND l.sweep_ms > 0;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

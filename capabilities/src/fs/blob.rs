@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
+use larder_agents::internal::missing_version;
 use larder_kernel::storage::blob::{
     check_get, check_prefix, check_presign, check_put, check_rename, check_versions,
 };
@@ -230,7 +231,7 @@ impl BlobStore for FsBlobStore {
         check_get(&options).map_err(|error| error.in_operation(versions::GET))?;
         let (key, version) = (key.clone(), version.clone());
         self.step(versions::GET, move |engine, namespace| {
-            let engine = engine.ok_or_else(versions::missing)?;
+            let engine = engine.ok_or_else(missing_version)?;
             versions::get(&engine, &namespace, &key, &version, options)
         })
         .await

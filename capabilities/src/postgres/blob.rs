@@ -20,7 +20,8 @@ use async_trait::async_trait;
 use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put, check_rename};
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
-    Capabilities, Capability, Error, ErrorKind, Namespace, PresignRequest, PresignedUrl, RenameMode, Result,
+    BlobVersionId, BlobVersions, Capabilities, Capability, Error, ErrorKind, Namespace, Outcome,
+    PresignRequest, PresignedUrl, RenameMode, Result,
 };
 
 use super::engine::Engine;
@@ -35,6 +36,12 @@ const STEP_CHUNKS: usize = 4;
 const READERS_MAX: Duration = Duration::from_secs(10 * 60);
 /// The time after which a write that sends no chunk is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Returns the error of a read whose task was cancelled.
+fn ended(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Unavailable, operation, "the runtime is shutting down")
+        .with_outcome(Outcome::NotApplied)
+}
 
 /// A [`BlobStore`] in a Postgres database: the blobs of one namespace.
 ///
@@ -100,6 +107,23 @@ impl BlobStore for PostgresBlobStore {
 
     async fn delete(&self, key: &BlobKey) -> Result<bool> {
         change::delete(&self.engine, &self.namespace, key).await
+    }
+
+    async fn list_versions(&self, _key: &BlobKey) -> Result<BlobVersions> {
+        Err(Error::unsupported("blobs.list_versions", Capability::BlobVersions))
+    }
+
+    async fn get_version(
+        &self,
+        _key: &BlobKey,
+        _version: &BlobVersionId,
+        _options: BlobGetOptions,
+    ) -> Result<BlobRead> {
+        Err(Error::unsupported("blobs.get_version", Capability::BlobVersions))
+    }
+
+    async fn delete_version(&self, _key: &BlobKey, _version: &BlobVersionId) -> Result<bool> {
+        Err(Error::unsupported("blobs.delete_version", Capability::BlobVersions))
     }
 
     async fn presign(&self, _key: &BlobKey, request: &PresignRequest) -> Result<PresignedUrl> {

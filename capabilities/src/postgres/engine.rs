@@ -5,6 +5,7 @@
 //! round trip to the server before or after it.
 
 mod connect;
+mod explain;
 mod lease;
 mod notify;
 mod open;
@@ -31,6 +32,7 @@ use super::schema::Schema;
 use super::session::{Mode, SessionSettings, leave_nothing};
 use crate::driver::Pool;
 use crate::follow::Subscriber;
+use explain::explain;
 use lease::{Lease, Source};
 use notify::Notifier;
 pub(super) use open::{SERVER_VERSION_MIN, Session, establish};
@@ -218,7 +220,7 @@ impl Engine {
             let answer = within(self.inner.call_timeout, operation, job(&mut lease, context)).await;
             let mut result = answer.inspect_err(|_| lease.taint())?;
             if let Err(failure) = result {
-                result = Err(explain(&mut lease, failure).await);
+                result = Err(explain(&mut lease, self.inner.write, failure).await);
             }
             lease.release(&result);
             match result {
@@ -302,7 +304,7 @@ impl Engine {
             let result = answer.inspect_err(|_| lease.taint())?;
             let (result, phase) = match result {
                 Ok(value) => (Ok(value), Phase::Commit),
-                Err((failure, phase)) => (Err(explain(&mut lease, failure).await), phase),
+                Err((failure, phase)) => (Err(explain(&mut lease, self.inner.write, failure).await), phase),
             };
             match phase {
                 // The check failed in an open transaction, which ends with its connection.
@@ -355,19 +357,6 @@ enum Phase {
     Begin,
     Job,
     Commit,
-}
-
-/// Asks a server that refused to write whether it is a standby. The connection is then closed, because the
-/// next one may reach the primary server.
-async fn explain(connection: &mut PgConnection, failure: Failure) -> Failure {
-    if !failure.is_read_only() {
-        return failure;
-    }
-    let standby = sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(connection);
-    match tokio::time::timeout(GRACE, standby).await {
-        Ok(Ok(true)) => Failure::Standby,
-        _ => failure,
-    }
 }
 
 /// Waits before a retry: exponential backoff with jitter.

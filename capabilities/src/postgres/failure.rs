@@ -74,6 +74,18 @@ impl Failure {
             if error.code().as_deref() == Some("25006"))
     }
 
+    /// Returns true if the statement names a table, a column or a function that does not exist.
+    pub(crate) fn lacks_object(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(error))
+            if matches!(error.code().as_deref(), Some("42P01" | "42703" | "42883")))
+    }
+
+    /// Returns true if the database has another format than the program.
+    pub(crate) fn is_wrong_format(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(error))
+            if error.code().as_deref() == Some(WRONG_FORMAT))
+    }
+
     /// Returns the error for the caller of `operation`.
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         match self {
@@ -298,9 +310,9 @@ fn describe(code: &str) -> (ErrorKind, &'static str) {
         "3D000" => {
             (NotFound, "the database of the URL does not exist; run `CREATE DATABASE`, or check the name")
         }
-        "3F000" | "42P01" | "42883" => (
+        "3F000" | "42P01" | "42703" | "42883" => (
             Unexpected,
-            "a table or a function of the schema is missing; open the database with \
+            "a table, a column or a function of the schema is missing; open the database with \
                           `migrate=auto`",
         ),
         "0A000" => (Unsupported, "the server does not support this operation; use PostgreSQL 15 or newer"),

@@ -15,6 +15,7 @@ mod events;
 mod lifetime;
 mod read;
 mod removal;
+mod update;
 mod write;
 
 use std::sync::Arc;
@@ -22,16 +23,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
     check_after, check_append, check_before, check_limit, check_remove, check_replace, check_tail_matching,
-    check_token, check_ttl,
+    check_token, check_ttl, check_update,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, FencingToken, Forked, HistoryEvents,
-    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement,
-    Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryProvider, MessageFilter, MessageUpdate, Namespace, Page, PageRequest, Removal, Removed, Replaced,
+    Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::engine::Engine;
-use crate::message::prepare;
+use crate::message::{prepare, prepare_update};
 pub(crate) use append_batcher::AppendBatcher;
 use read::{Matching, Range, Seen, Wanted};
 use write::Batch;
@@ -131,6 +132,8 @@ store! {
         AppendIfLast,
         RemoveIfLast,
         RemoveIdempotencyKey,
+        UpdateIfLast,
+        UpdateIdempotencyKey,
         Fence,
         MessagesOfAgents,
         MessagesOfRoles
@@ -230,6 +233,17 @@ impl HistoryProvider for PostgresHistoryProvider {
             removal::remove(sql, write, address, removal)
         });
         removed.await.map_err(|error| error.with_idempotent(repeatable))
+    }
+
+    async fn update(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
+        const OPERATION: &str = "history.update";
+        check_update(&update)?;
+        let repeatable = update.idempotency_key.is_some();
+        let encode = |message: &ChatMessage| Batch::new(OPERATION, std::slice::from_ref(message));
+        let (update, batch, digest) = prepare_update(OPERATION, update, encode).await?;
+        let wanted = update::Update { address: self.address(thread), update, batch, digest };
+        let updated = self.engine.statement(OPERATION, &wanted, update::update).await;
+        updated.map_err(|error| error.with_idempotent(repeatable))
     }
 
     async fn fork(

@@ -27,6 +27,7 @@ const FENCES: &str = include_str!("../../migrations/postgres/0017_fences.sql");
 const RELATIONSHIP_REVISIONS: &str =
     include_str!("../../migrations/postgres/0018_relationship_revisions.sql");
 const BLOBS: &str = include_str!("../../migrations/postgres/0019_blobs.sql");
+const MESSAGE_UPDATES: &str = include_str!("../../migrations/postgres/0020_message_updates.sql");
 
 const OPERATION: &str = "postgres.open";
 
@@ -47,6 +48,7 @@ impl Schema {
             FENCES,
             RELATIONSHIP_REVISIONS,
             BLOBS,
+            MESSAGE_UPDATES,
         ],
     };
 

@@ -18,21 +18,23 @@ mod message;
 mod read;
 mod removal;
 mod scripts;
+mod update;
 pub(super) mod verify;
 mod write;
 
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
     check_append, check_limit, check_remove, check_replace, check_tail_matching, check_token, check_ttl,
+    check_update,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq,
-    StoredMessage, Thread, ThreadInfo, Ttl,
+    MessageFilter, MessageUpdate, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement,
+    Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::engine::Engine;
-use crate::message::prepare;
+use crate::message::{prepare, prepare_update};
 use address::Address;
 use fast_path::FastAppendCache;
 use index::Index;
@@ -84,6 +86,8 @@ store! {
         AppendIfLast,
         RemoveIfLast,
         RemoveIdempotencyKey,
+        UpdateIfLast,
+        UpdateIdempotencyKey,
         Fence,
         MessagesOfAgents,
         MessagesOfRoles
@@ -154,6 +158,16 @@ impl HistoryProvider for RedisHistoryProvider {
         let repeatable = removal.idempotency_key.is_some();
         let removed = removal::remove(&self.index, &self.address(thread), &removal).await;
         removed.map_err(|error| error.with_idempotent(repeatable))
+    }
+
+    async fn update(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
+        const OPERATION: &str = "history.update";
+        check_update(&update)?;
+        let repeatable = update.idempotency_key.is_some();
+        let encode = |message: &ChatMessage| Batch::new(OPERATION, std::slice::from_ref(message));
+        let (update, batch, digest) = prepare_update(OPERATION, update, encode).await?;
+        let updated = update::update(&self.index, &self.address(thread), &update, batch, digest).await;
+        updated.map_err(|error| error.with_idempotent(repeatable))
     }
 
     async fn fork(

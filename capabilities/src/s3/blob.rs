@@ -19,6 +19,7 @@ mod write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use larder_agents::internal::missing_version;
 use larder_kernel::storage::blob::{check_get, check_prefix, check_presign, check_put, check_versions};
 use larder_kernel::{
     BlobBody, BlobEntries, BlobGetOptions, BlobInfo, BlobKey, BlobPutOptions, BlobRead, BlobStore,
@@ -211,7 +212,7 @@ impl BlobStore for S3BlobStore {
         check_versions(versions::GET, &self.capabilities)?;
         check_get(&options).map_err(|error| error.in_operation(versions::GET))?;
         if !self.layout.fits(key) {
-            return Err(versions::missing());
+            return Err(missing_version());
         }
         versions::get(&self.engine, &self.layout, key, version, options).await
     }

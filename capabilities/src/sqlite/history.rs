@@ -15,6 +15,7 @@ mod message;
 mod read;
 mod removal;
 mod thread;
+mod update;
 mod write;
 
 #[cfg(test)]
@@ -25,18 +26,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder_kernel::storage::history::{
     check_append, check_limit, check_remove, check_replace, check_tail_matching, check_token, check_ttl,
+    check_update,
 };
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, Error, ErrorKind, FencingToken, Forked, HistoryEvents,
-    HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Removal, Removed, Replaced, Replacement,
-    Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl,
+    HistoryProvider, MessageFilter, MessageUpdate, Namespace, Page, PageRequest, Removal, Removed, Replaced,
+    Replacement, Result, RunId, Seq, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
 };
 use rusqlite::Connection;
 
 use super::engine::{Engine, ReadBudget};
 use super::failure::Fallible;
 use super::value::now_ms;
-use crate::message::prepare;
+use crate::message::{prepare, prepare_update};
 pub(crate) use expiry::{is_due, remove_expired};
 use message::Encoded;
 use read::{Matching, Range, ReadOutcome};
@@ -149,6 +151,8 @@ store! {
         AppendIfLast,
         RemoveIfLast,
         RemoveIdempotencyKey,
+        UpdateIfLast,
+        UpdateIdempotencyKey,
         Fence,
         MessagesOfAgents,
         MessagesOfRoles
@@ -250,6 +254,15 @@ impl HistoryProvider for SqliteHistoryProvider {
         check_remove(&removal)?;
         let address = self.address(thread);
         self.engine.write("history.remove", move |sql| removal::remove(sql, &address, &removal)).await?
+    }
+
+    async fn update(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
+        const OPERATION: &str = "history.update";
+        check_update(&update)?;
+        let encode = |message: &ChatMessage| Encoded::new(OPERATION, message);
+        let (update, message, digest) = prepare_update(OPERATION, update, encode).await?;
+        let wanted = update::Update { address: self.address(thread), update, message, digest };
+        self.engine.write(OPERATION, move |sql| update::update(sql, &wanted)).await?
     }
 
     async fn fork(

@@ -16,6 +16,7 @@ const GENERATIONS: &str = include_str!("../../migrations/sqlite/0007_generations
 const REMOVALS: &str = include_str!("../../migrations/sqlite/0008_removals.sql");
 const FENCES: &str = include_str!("../../migrations/sqlite/0009_fences.sql");
 const RELATIONSHIP_REVISIONS: &str = include_str!("../../migrations/sqlite/0010_relationship_revisions.sql");
+const MESSAGE_UPDATES: &str = include_str!("../../migrations/sqlite/0011_message_updates.sql");
 
 const OPERATION: &str = "sqlite.open";
 
@@ -28,7 +29,7 @@ pub(crate) struct Schema {
 
 impl Schema {
     pub(crate) const CURRENT: Self =
-        Self { migrations: &[GENERATIONS, REMOVALS, FENCES, RELATIONSHIP_REVISIONS] };
+        Self { migrations: &[GENERATIONS, REMOVALS, FENCES, RELATIONSHIP_REVISIONS, MESSAGE_UPDATES] };
 
     /// Returns the versions that this program supports. They are the format numbers of files.
     pub(crate) fn formats(self) -> Formats {

@@ -8,8 +8,8 @@ use larder_capabilities::verify::{FaultKind, Faults, Verified};
 use larder_kernel::{
     AgentId, AppendOptions, BlobKey, BlobPutOptions, BoardId, BucketName, ChatMessage, CollectionName,
     Document, DocumentId, Embedding, Entity, EntityId, EntityType, IdempotencyKey, Key, KeyValuePutOptions,
-    Metadata, Namespace, NewBoard, NewTask, PutMode, Relationship, RelationshipId, RelationshipType, Removal,
-    Replacement, RunId, Seq, StoreSet, TaskId, Thread, Ttl, WorkerId,
+    MessageUpdate, Metadata, Namespace, NewBoard, NewTask, PutMode, Relationship, RelationshipId,
+    RelationshipType, Removal, Replacement, RunId, Seq, StoreSet, TaskId, Thread, Ttl, WorkerId,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -81,6 +81,14 @@ async fn fill_history(stores: &StoreSet) {
     {
         history.remove(&append(session).await, removal).await.unwrap();
     }
+    // The event of the second message stays, and its message goes.
+    let updated = append("updated").await;
+    for number in [1, 2] {
+        let update = MessageUpdate::appended(Seq::new(number), ChatMessage::user("new"));
+        let update = update.with_idempotency_key(IdempotencyKey::new(format!("u{number}")).unwrap());
+        history.update(&updated, update).await.unwrap();
+    }
+    history.remove(&updated, Removal::newest(1)).await.unwrap();
 }
 
 async fn fill_key_value(stores: &StoreSet) {

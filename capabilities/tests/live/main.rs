@@ -11,6 +11,8 @@ mod emptied;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod filled;
 mod groups;
+#[cfg(any(feature = "postgres", feature = "s3"))]
+mod held;
 #[cfg(feature = "postgres")]
 mod log_capture;
 #[cfg(feature = "postgres")]

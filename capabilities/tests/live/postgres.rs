@@ -44,24 +44,20 @@ pub(crate) fn as_child() -> Option<ExitCode> {
     std::env::var(schema::OPEN).ok().map(|url| schema::open_when_told(&url))
 }
 
+/// Makes a trial of each test, named after it.
+macro_rules! trials {
+    ($ignored:ident; $($test:path;)*) => { vec![$(trial(stringify!($test), $test, $ignored)),*] };
+}
+
 /// Runs the tests of this group.
 pub(crate) fn group(arguments: &Arguments) -> bool {
     crate::log_capture::keep();
     let required = std::env::var("LARDER_SERVICES").is_ok_and(|value| value == "required");
     let ignored = std::env::var("LARDER_POSTGRES_URL").is_err() && !required;
-    macro_rules! trials {
-        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
-    }
     let mut trials = trials![
+        ignored;
         a_dropped_future_never_poisons_the_pool;
         a_future_dropped_outside_every_runtime_releases_its_permit;
-        blobs::a_reader_gets_the_old_bytes_for_ten_minutes_after_an_overwrite;
-        blobs::a_dropped_or_failed_write_leaves_no_chunks;
-        blobs::an_abandoned_write_is_swept_after_an_hour_and_not_before;
-        blobs::a_write_whose_chunks_are_lost_fails_and_changes_nothing;
-        blobs::missing_and_altered_chunks_are_corrupt_and_never_short_data;
-        blobs::a_write_keeps_few_pieces_of_its_body;
-        blobs::a_read_keeps_few_chunks_and_no_transaction_between_polls;
         connections::callers_share_the_connections_that_a_role_may_have;
         connections::more_callers_than_connections_of_a_silent_server_report_the_server;
         durability::each_write_is_flushed_as_the_store_declares;
@@ -69,6 +65,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         emptied::new_generations_refuse_positions_from_before;
         format::a_database_of_a_newer_format_is_refused_by_number_and_not_changed;
         format::a_running_program_does_not_write_after_a_newer_one_upgraded_the_database;
+        format::a_running_program_is_refused_by_number_where_the_newer_schema_lacks_a_function;
         format::an_upgrade_waits_for_the_writes_that_have_begun;
         read_only::a_read_only_database_reads_and_refuses_to_write;
         read_only::every_store_reads_from_a_read_only_database;
@@ -100,6 +97,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         verify::a_verification_sees_one_state_and_disturbs_no_writer;
         versions::a_new_database_has_the_recorded_schema;
         versions::an_older_schema_is_refused_by_name_and_not_changed;
+        versions::a_database_of_each_older_format_is_upgraded_to_the_recorded_schema;
         versions::an_upgrade_draws_a_generation_for_each_thread_bucket_and_board;
         outage::an_unreachable_server_is_a_typed_error_without_the_password;
         outage::a_server_that_is_silent_is_given_up_in_time;
@@ -116,19 +114,34 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         writers::concurrent_appends_share_a_statement;
         writers::a_thread_that_somebody_works_on_holds_up_no_other;
     ];
+    trials.extend(trials_of_blobs(ignored));
     trials.extend(trials_with_more_servers());
     #[cfg(feature = "sqlx-interop")]
     trials.extend(trials_of_plans(ignored));
     crate::groups::run("postgres", arguments, trials)
 }
 
+fn trials_of_blobs(ignored: bool) -> Vec<Trial> {
+    trials![
+        ignored;
+        blobs::a_reader_gets_the_old_bytes_for_ten_minutes_after_an_overwrite;
+        blobs::a_dropped_or_failed_write_leaves_no_chunks;
+        blobs::an_abandoned_write_is_swept_after_an_hour_and_not_before;
+        blobs::a_write_whose_chunks_are_lost_fails_and_changes_nothing;
+        blobs::a_write_from_before_a_crash_never_gets_the_content_of_a_later_one;
+        blobs::an_erasure_removes_the_bytes_that_a_sweep_uses;
+        blobs::missing_and_altered_chunks_are_corrupt_and_never_short_data;
+        blobs::a_write_keeps_few_pieces_of_its_body;
+        blobs::a_read_keeps_few_chunks_and_no_transaction_between_polls;
+        blobs::a_blob_goes_through_one_connection_in_both_directions;
+    ]
+}
+
 /// Returns the tests that use a pool of the program.
 #[cfg(feature = "sqlx-interop")]
 fn trials_of_plans(ignored: bool) -> Vec<Trial> {
-    macro_rules! trials {
-        ($($test:path;)*) => { vec![$(trial(stringify!($test), $test, ignored)),*] };
-    }
     trials![
+        ignored;
         plans::the_last_messages_are_read_backwards_and_no_others;
         plans::no_statement_reads_a_whole_thread_for_a_few_rows;
         plans::a_task_is_claimed_and_found_without_reading_the_board;

@@ -33,7 +33,9 @@ fn on_sqlite() {
     runs_on(&[&format!("sqlite:{}", folder.path().join("larder.db").display())]);
 }
 
-fn on_postgres_with_files(variable: &str) {
+/// Postgres alone, then with files for blobs: one after the other, because both use one namespace.
+fn on_postgres(variable: &str) {
+    runs_on(&[&service(variable)]);
     let folder = tempfile::tempdir().unwrap();
     runs_on(&[&service(variable), &format!("file:{}", folder.path().display())]);
 }
@@ -72,8 +74,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             on_sqlite();
             Ok(())
         }),
-        live("on_postgres", &["LARDER_POSTGRES_URL"], |names| runs_on(&[&service(names[0])])),
-        live("on_postgres_with_files", &["LARDER_POSTGRES_URL"], |names| on_postgres_with_files(names[0])),
+        live("on_postgres", &["LARDER_POSTGRES_URL"], |names| on_postgres(names[0])),
         live("on_redis_with_s3", &["LARDER_REDIS_URL", "LARDER_S3_GARAGE_URL"], redis_with_s3),
         live("on_a_redis_cluster_with_s3", &["LARDER_REDIS_CLUSTER_URL", "LARDER_S3_S3S_URL"], redis_with_s3),
     ];

@@ -4,18 +4,21 @@ mod agents;
 mod langgraph;
 
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::io::{BufWriter, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use larder_kernel::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+use tempfile::TempDir;
 
 use super::format::Format;
 
 /// The start of every SQLite database.
 pub(super) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const WAIT: Duration = Duration::from_secs(5);
+/// The byte of the file that is 2 if changes go to a write-ahead log.
+const READ_VERSION: usize = 19;
 
 /// The messages of a conversation.
 pub(super) struct Conversation {
@@ -34,8 +37,7 @@ pub(super) struct Conversation {
 /// # Errors
 /// The reason, without content.
 pub(super) fn read(path: &Path, format: Format, wanted: Option<&str>) -> Result<Conversation, String> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut database = Connection::open_with_flags(path, flags).map_err(unreadable)?;
+    let Opened { copy: _copy, mut database } = open(path)?;
     database.busy_timeout(WAIT).map_err(unreadable)?;
     // One transaction: all reads see the same conversation.
     let database = database.transaction().map_err(unreadable)?;
@@ -54,6 +56,54 @@ pub(super) fn read(path: &Path, format: Format, wanted: Option<&str>) -> Result<
         let other = "`larder copy` copies databases of Larder";
         Err(format!("a SQLite database without the table {tables} ({other})"))
     }
+}
+
+struct Opened {
+    /// The folder of a copy, removed after the connection has closed.
+    copy: Option<TempDir>,
+    database: Connection,
+}
+
+/// Opens a database without a change to it and without a new file next to it. To read a write-ahead log,
+/// SQLite creates files next to the database. The program of the database may not be able to write these, and
+/// a read-only folder refuses them.
+fn open(path: &Path) -> Result<Opened, String> {
+    let cannot_copy = |error: std::io::Error| format!("cannot copy the SQLite database: {error}");
+    // SQLite resolves links, and names the files next to the database after it.
+    let path = path.canonicalize().map_err(|error| format!("cannot read the SQLite database: {error}"))?;
+    let mut copy = None;
+    let mut opened = path.clone();
+    if !beside(&path, "-shm").exists() && has_log(&path).map_err(cannot_copy)? {
+        // No program uses the database: its log, if any, does not change.
+        let folder = tempfile::tempdir().map_err(cannot_copy)?;
+        opened = folder.path().join("copy.db");
+        std::fs::copy(&path, &opened).map_err(cannot_copy)?;
+        let log = beside(&path, "-wal");
+        if log.exists() {
+            std::fs::copy(log, beside(&opened, "-wal")).map_err(cannot_copy)?;
+        }
+        if beside(&path, "-shm").exists() {
+            return Err("another program opened the SQLite database (run the import again)".to_owned());
+        }
+        copy = Some(folder);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let database = Connection::open_with_flags(opened, flags).map_err(unreadable)?;
+    Ok(Opened { copy, database })
+}
+
+/// Returns the name of a file that SQLite keeps next to a database.
+fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Returns `true` if the changes of a database go to a write-ahead log.
+fn has_log(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    File::open(path)?.take(larder_kernel::check::size(READ_VERSION + 1)).read_to_end(&mut start)?;
+    Ok(start.get(READ_VERSION) == Some(&2))
 }
 
 impl Format {
@@ -101,9 +151,7 @@ struct Lines(BufWriter<File>);
 
 impl Lines {
     fn new() -> Result<Self, String> {
-        let file =
-            tempfile::tempfile().map_err(|error| format!("cannot create a temporary file: {error}"))?;
-        Ok(Self(BufWriter::new(file)))
+        Ok(Self(BufWriter::new(temporary_file()?)))
     }
 
     fn push(&mut self, message: &str) -> Result<(), String> {
@@ -114,6 +162,11 @@ impl Lines {
     fn finish(self) -> Result<File, String> {
         self.0.into_inner().map_err(|error| unwritable(error.error()))
     }
+}
+
+/// Creates a file that no other process can open.
+pub(super) fn temporary_file() -> Result<File, String> {
+    tempfile::tempfile().map_err(|error| format!("cannot create a temporary file: {error}"))
 }
 
 fn unwritable(error: &std::io::Error) -> String {

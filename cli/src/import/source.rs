@@ -167,8 +167,7 @@ fn is_database(mut file: &File) -> std::io::Result<bool> {
 
 /// Copies a pipe to a temporary file that no other process can open.
 fn spool(from: &mut impl std::io::Read, name: &str) -> Result<File, String> {
-    let mut file =
-        tempfile::tempfile().map_err(|error| format!("cannot create a temporary file: {error}"))?;
+    let mut file = database::temporary_file()?;
     std::io::copy(from, &mut file).map_err(|error| format!("cannot read {name}: {error}"))?;
     Ok(file)
 }

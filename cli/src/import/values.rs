@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 /// The maximum length of a line, and of a value over several lines, in bytes. A document may contain a whole
 /// conversation.
 pub(super) const VALUE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// The longest piece that is read of a line, in bytes. A list of conversations may be one line.
+const PIECE_BYTES: u64 = 64 * 1024;
 /// The longest start of a line that columns count, in bytes.
 const INDENT_BYTES_MAX: usize = 4_096;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -42,10 +44,14 @@ pub(super) struct Values<'a> {
     reader: Box<dyn BufRead + 'a>,
     hasher: Sha256,
     mode: Mode,
-    /// The current line, without its number. The unread part starts at `at`.
+    /// The current line or a piece of it, without its number. The unread part starts at `at`.
     text: Vec<u8>,
     at: usize,
     line: u64,
+    /// The bytes of the line before `text`.
+    before: usize,
+    /// `true` if the line goes on after `text`.
+    goes_on: bool,
     /// The line and the column of a list's last comma, while no item follows it.
     comma: Option<(u64, usize)>,
 }
@@ -59,6 +65,8 @@ impl<'a> Values<'a> {
             text: Vec::new(),
             at: 0,
             line: 0,
+            before: 0,
+            goes_on: false,
             comma: None,
         }
     }
@@ -83,24 +91,21 @@ impl<'a> Values<'a> {
             if self.mode == Mode::Ended {
                 return Err(self.refused("text after the end of the list (remove it)"));
             }
-            if self.mode == Mode::Start {
-                let line = self.text[self.at..].trim_ascii_end();
-                self.mode = match (line.first(), line.last()) {
-                    (Some(b'['), _) => Mode::List(false),
-                    (Some(b'{'), Some(b'{' | b'[' | b',' | b':'))
-                        if Nesting::default().end(line).is_none() =>
-                    {
-                        Mode::Spread
-                    }
-                    _ => Mode::Lines,
-                };
-                if let Mode::List(_) = self.mode {
-                    self.at += 1;
-                    continue;
-                }
+            if self.mode == Mode::Start && self.text[self.at] == b'[' {
+                self.mode = Mode::List(false);
+                self.at += 1;
+                continue;
             }
             if self.mode == Mode::Spread {
                 return self.spread().map(Some);
+            }
+            self.complete()?;
+            if self.mode == Mode::Start {
+                let line = self.text[self.at..].trim_ascii_end();
+                let opens = matches!(line, [b'{'] | [b'{', .., b'{' | b'[' | b',' | b':']);
+                let is_spread = opens && Nesting::default().end(line).is_none();
+                self.mode = if is_spread { Mode::Spread } else { Mode::Lines };
+                continue;
             }
             let json = [&*self.indent(), self.text[self.at..].trim_ascii_end()].concat();
             self.text.clear();
@@ -112,24 +117,39 @@ impl<'a> Values<'a> {
         Unreadable { line: self.line, reason: reason.into() }
     }
 
-    /// Reads the next line. Returns `false` at the end of the file.
-    fn read_line(&mut self) -> Result<bool, Unreadable> {
+    /// Reads the next line, or the next piece of a long one. Returns `false` at the end of the file.
+    fn read_piece(&mut self) -> Result<bool, Unreadable> {
+        let begins = !self.goes_on;
+        self.before = if begins { 0 } else { self.before + self.text.len() };
         self.text.clear();
         self.at = 0;
-        let read = self.reader.by_ref().take(VALUE_BYTES_MAX + 1).read_until(b'\n', &mut self.text);
-        let read = read.map_err(|error| self.refused(format!("cannot read the line: {error}")))?;
-        if read == 0 {
+        if !self.extend(PIECE_BYTES)? {
             return Ok(false);
         }
-        self.line += 1;
-        self.hasher.update(&self.text);
-        if larder_kernel::check::size(read) > VALUE_BYTES_MAX {
-            return Err(self.too_long());
-        }
-        if self.line == 1 && self.text.starts_with(BYTE_ORDER_MARK) {
+        self.line += u64::from(begins);
+        if begins && self.line == 1 && self.text.starts_with(BYTE_ORDER_MARK) {
             self.at = BYTE_ORDER_MARK.len();
         }
         Ok(true)
+    }
+
+    /// Adds at most `limit` bytes of the line to the text. Returns `false` at the end of the file.
+    fn extend(&mut self, limit: u64) -> Result<bool, Unreadable> {
+        let from = self.text.len();
+        let read = self.reader.by_ref().take(limit).read_until(b'\n', &mut self.text);
+        let read = read.map_err(|error| self.refused(format!("cannot read the line: {error}")))?;
+        self.hasher.update(&self.text[from..]);
+        self.goes_on = self.text.last().is_some_and(|last| *last != b'\n');
+        Ok(read > 0)
+    }
+
+    /// Reads the rest of the line.
+    fn complete(&mut self) -> Result<(), Unreadable> {
+        let length = |text: &[u8]| larder_kernel::check::size(text.len());
+        if self.goes_on {
+            self.extend((VALUE_BYTES_MAX + 1).saturating_sub(length(&self.text)))?;
+        }
+        if length(&self.text) > VALUE_BYTES_MAX { Err(self.too_long()) } else { Ok(()) }
     }
 
     fn too_long(&self) -> Unreadable {
@@ -144,7 +164,7 @@ impl<'a> Values<'a> {
                 self.at += blank;
                 return Ok(true);
             }
-            if !self.read_line()? {
+            if !self.read_piece()? {
                 return Ok(false);
             }
         }
@@ -152,7 +172,7 @@ impl<'a> Values<'a> {
 
     /// Returns white space as long as the line before the value, so that the parser counts its columns.
     fn indent(&self) -> Vec<u8> {
-        let before = self.text.get(..self.at).filter(|before| before.len() <= INDENT_BYTES_MAX);
+        let before = self.text.get(..self.at).filter(|before| self.before + before.len() <= INDENT_BYTES_MAX);
         before.map_or_else(Vec::new, |before| {
             vec![b' '; String::from_utf8_lossy(before).trim_start_matches('\u{feff}').chars().count()]
         })
@@ -173,7 +193,7 @@ impl<'a> Values<'a> {
                 return Ok(Value { line, json });
             }
             // The parser reports a value that does not end.
-            if !self.read_line()? {
+            if !self.read_piece()? {
                 return Ok(Value { line, json });
             }
         }
@@ -184,7 +204,7 @@ impl<'a> Values<'a> {
         if !self.skip_blank()? {
             return Err(self.refused("the list ends too early (complete it)"));
         }
-        let column = self.at + 1;
+        let column = self.before + self.at + 1;
         if let (b']', Some((line, column))) = (self.text[self.at], self.comma) {
             let reason = format!("comma at column {column} without a value after it (remove it)");
             return Err(Unreadable { line, reason });
@@ -292,6 +312,24 @@ mod tests {
         assert_eq!(read("{\"a\": 1\n{\"b\": 2}\n").unwrap().len(), 2);
         assert_eq!(read("{\"a\": 1},\n{}\n").unwrap(), [at(1, "{\"a\": 1},"), at(2, "{}")]);
         assert_eq!(read("{\n\"a\": 1\n").unwrap(), [at(1, "{\n\"a\": 1\n")]);
+    }
+
+    #[test]
+    fn a_list_on_one_line_is_read_in_pieces() {
+        let item = format!(r#"{{"a":"{}"}}"#, "x".repeat(1_000));
+        let text = format!("[{}, 7]", vec![item.as_str(); 2_000].join(","));
+        let mut values = Values::new(text.as_bytes());
+        for _ in 0..2_000 {
+            let value = values.next().ok().flatten().unwrap();
+            assert_eq!((value.line, value.json.trim_ascii_start()), (1, item.as_bytes()));
+            assert!(values.text.capacity() < 256 * 1024, "{}", values.text.capacity());
+        }
+        let Err(refused) = values.next() else { panic!("a number was read") };
+        let column = format!("not a message at column {}", text.len() - 1);
+        assert!(refused.line == 1 && refused.reason.starts_with(&column), "{}", refused.reason);
+        // A long line of a transcript is one value.
+        let long = item.replace("xx", "xxxx".repeat(100).as_str());
+        assert_eq!(read(&format!("{long}\n\n{long}")).unwrap(), [at(1, &long), at(3, &long)]);
     }
 
     #[test]

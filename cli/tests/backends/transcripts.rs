@@ -377,6 +377,14 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         ),
         trial("formats::checkpoints_of_langgraph_are_read", formats::checkpoints_of_langgraph_are_read),
         trial(
+            "formats::a_database_and_the_files_next_to_it_are_not_changed",
+            formats::a_database_and_the_files_next_to_it_are_not_changed,
+        ),
+        trial(
+            "formats::values_of_checkpoints_without_json_are_kept_and_nesting_is_limited",
+            formats::values_of_checkpoints_without_json_are_kept_and_nesting_is_limited,
+        ),
+        trial(
             "formats::a_format_can_be_chosen_and_the_closest_ones_are_named",
             formats::a_format_can_be_chosen_and_the_closest_ones_are_named,
         ),

@@ -41,6 +41,11 @@ impl Machine {
             .env("LARDER_TEST_CONTAINERS", self.path("running"))
             .env("LARDER_SERVICES_DIR", self.path("services"))
             .env_remove("LARDER_SERVICES_SET");
+        // Nothing listens there, while other tests use the usual ports.
+        command.envs(
+            ["PG", "AGE", "REDIS", "REDIS_CLUSTER", "GARAGE", "MOTO"]
+                .map(|name| (format!("LARDER_{name}_PORT"), "1")),
+        );
         command
     }
 
@@ -100,6 +105,39 @@ fn services_in_containers_are_listed_killed_and_stopped() {
     machine.exits(0, &["down", "postgres", "redis-cluster", "garage"]);
     assert!(machine.containers().is_empty());
     machine.exits(3, &["env", "postgres", "garage"]);
+}
+
+/// Regression test: `env` printed random passwords, which containers of `docker compose up` do not have.
+#[test]
+fn containers_that_were_started_by_hand_keep_their_passwords() {
+    let machine = Machine::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command/services/docker");
+    let mut by_hand = Command::new(engine);
+    by_hand.args(["compose", "--project-directory"]).arg(&root);
+    by_hand.arg("--file").arg(root.join("docker-compose.yml"));
+    by_hand.args(["up", "--detach", "--wait", "--wait-timeout", "300", "postgres", "redis"]);
+    assert!(by_hand.env("LARDER_TEST_CONTAINERS", machine.path("running")).status().unwrap().success());
+    let urls = machine.exits(0, &["env", "postgres", "redis"]);
+    assert!(urls.contains("//larder:larder@") && urls.contains("//default:larder@"), "{urls}");
+    // `up` keeps the password of the containers that exist, and gives a random one to the others.
+    machine.exits(0, &["up", "postgres", "redis", "age"]);
+    assert_eq!(machine.exits(0, &["env", "postgres", "redis"]), urls);
+    assert!(!machine.exits(0, &["env", "age"]).contains(":larder@"));
+    machine.exits(0, &["down", "postgres", "redis", "age"]);
+    machine.exits(0, &["up", "postgres"]);
+    assert!(!machine.exits(0, &["env", "postgres"]).contains(":larder@"));
+}
+
+/// An engine that does not respond is an error that names it. Neither another engine nor a native service
+/// takes its place.
+#[test]
+fn the_test_of_the_containers_fails_without_the_engine_of_the_environment() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/containers");
+    let output = Command::new(script).env("DOCKER_HOST", "unix:///nonexistent/engine").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("unix:///nonexistent/engine") && !said.contains("services:"), "{said}");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, Appended, ChatMessage, FencingToken, HistoryEvent, HistoryProvider,
-    HistoryProviderExt, IdempotencyKey, MessageFilter, PageRequest, Removal, Replacement, Result, RunId, Seq,
-    Thread, Ttl,
+    HistoryProviderExt, IdempotencyKey, MessageFilter, MessageUpdate, PageRequest, Removal, Replacement,
+    Result, Revision, RunId, Seq, Thread, Ttl,
 };
 
 use super::{World, calls};
@@ -110,6 +110,18 @@ calls! { History, history;
         store.remove(&thread()?, Removal::newest(2).with_if_last(Seq::new(6))).await
     }
     "remove/of_nothing" => |store| { store.remove(&Thread::new("agent", "their")?, Removal::newest(2)).await }
+    "update" => |store| {
+        let update = MessageUpdate::appended(Seq::new(3), ChatMessage::assistant("a new answer"));
+        store.update(&thread()?, update.with_idempotency_key(IdempotencyKey::new("update")?)).await
+    }
+    "update/of_another_revision" => |store| {
+        let update = MessageUpdate::new(Seq::new(3), Revision::new(5), ChatMessage::assistant("never"));
+        store.update(&thread()?, update).await
+    }
+    "update/of_nothing" => |store| {
+        let update = MessageUpdate::appended(Seq::new(1), ChatMessage::assistant("never"));
+        store.update(&Thread::new("agent", "their")?, update).await
+    }
     "fork" => |store| { store.fork(&thread()?, &Thread::new("agent", "copy")?, None, None).await }
     "fork/up_to" => |store| {
         store.fork(&thread()?, &Thread::new("new", "copy")?, Some(Seq::new(3)), None).await

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use larder_kernel::{
     AppendOptions, Capabilities, ChatMessage, Contract, FencingToken, HistoryProvider, IdempotencyKey,
-    Removal, Replacement, Result, RunId, Seq, StoredMessage, Thread,
+    MessageUpdate, Removal, Replacement, Result, RunId, Seq, StoredMessage, Thread,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,26 +51,78 @@ impl Batch {
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Op {
-    Append { batch: Batch, key: Option<u8>, if_last: Option<i64>, fence: Option<u8> },
-    Get { offset: u8, limit: u8 },
-    Tail { before: Option<i64>, limit: u8 },
-    After { after: i64, limit: u8 },
+    Append {
+        batch: Batch,
+        key: Option<u8>,
+        if_last: Option<i64>,
+        fence: Option<u8>,
+    },
+    Get {
+        offset: u8,
+        limit: u8,
+    },
+    Tail {
+        before: Option<i64>,
+        limit: u8,
+    },
+    After {
+        after: i64,
+        limit: u8,
+    },
     Info,
-    Clear { fence: Option<u8> },
-    ClearRun { run: u8, fence: Option<u8> },
-    Pop { count: u8, fence: Option<u8> },
-    Replace { up_to: i64, seen: i64, batch: Batch, fence: Option<u8> },
+    Clear {
+        fence: Option<u8>,
+    },
+    ClearRun {
+        run: u8,
+        fence: Option<u8>,
+    },
+    Pop {
+        count: u8,
+        fence: Option<u8>,
+    },
+    /// Reads the message at a position, and updates it if it is still `was`.
+    Update {
+        seq: i64,
+        was: u32,
+        id: u32,
+        fence: Option<u8>,
+    },
+    Replace {
+        up_to: i64,
+        seen: i64,
+        batch: Batch,
+        fence: Option<u8>,
+    },
 }
 
 /// A result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    Appended { first: i64, last: i64 },
+    Appended {
+        first: i64,
+        last: i64,
+    },
     Messages(Vec<(i64, u32)>),
-    Info { messages: u64, bytes: u64, last: i64 },
+    Info {
+        messages: u64,
+        bytes: u64,
+        last: i64,
+    },
     Removed(u64),
-    Popped { messages: Vec<(i64, u32)>, last: i64 },
-    Replaced { removed: u64, seq: i64 },
+    Popped {
+        messages: Vec<(i64, u32)>,
+        last: i64,
+    },
+    Updated {
+        last: i64,
+    },
+    /// The message was another one, so nothing was updated.
+    Stale,
+    Replaced {
+        removed: u64,
+        seq: i64,
+    },
 }
 
 impl Op {
@@ -81,6 +133,7 @@ impl Op {
             | Self::Clear { fence }
             | Self::ClearRun { fence, .. }
             | Self::Pop { fence, .. }
+            | Self::Update { fence, .. }
             | Self::Replace { fence, .. } => Some(fence),
             Self::Get { .. } | Self::Tail { .. } | Self::After { .. } | Self::Info => None,
         }
@@ -95,6 +148,7 @@ fn token(fence: Option<u8>) -> Option<FencingToken> {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     places: Vec<i64>,
+    seen: Vec<(i64, u32)>,
     last: i64,
 }
 
@@ -110,7 +164,7 @@ impl Spec for OneThread {
     fn changes(op: &Op, reply: &Reply<Answer>) -> bool {
         let Some(fence) = op.fence() else { return false };
         let nothing = match reply {
-            Reply::Refused(_) => true,
+            Reply::Refused(_) | Reply::Answered(Answer::Stale) => true,
             // A write that finds nothing raises the fence.
             Reply::Answered(Answer::Removed(0)) => fence.is_none(),
             Reply::Answered(Answer::Popped { messages, .. }) => messages.is_empty() && fence.is_none(),
@@ -176,6 +230,11 @@ fn append(memory: &Memory, rng: &mut Rng, turn: Turn) -> Op {
     Op::Append { batch, key: Some(key), if_last: None, fence }
 }
 
+fn update(memory: &Memory, rng: &mut Rng, turn: Turn) -> Option<Op> {
+    let (seq, was) = rng.of(&memory.seen)?;
+    Some(Op::Update { seq, was, id: turn.value() * 10, fence: fence(rng, turn) })
+}
+
 fn replace(memory: &Memory, rng: &mut Rng, turn: Turn) -> Option<Op> {
     // A message that a longer replacement moved below 0 has no valid name.
     let up_to = rng.of(&memory.places)?.max(0);
@@ -199,7 +258,8 @@ impl Subject for OneThread {
 
     fn choose(memory: &Memory, rng: &mut Rng, turn: Turn, _: &Capabilities) -> Op {
         match rng.below(100) {
-            0..42 => append(memory, rng, turn),
+            0..36 => append(memory, rng, turn),
+            36..42 => update(memory, rng, turn).unwrap_or(Op::Info),
             42..50 => Op::Get { offset: 0, limit: 100 },
             50..54 => Op::Get { offset: rng.below(6), limit: rng.below(6) },
             54..60 => Op::Tail { before: None, limit: rng.below(6) },
@@ -248,6 +308,16 @@ impl Subject for OneThread {
                 let removed = store.remove(&thread, removal).await?;
                 Ok(Answer::Popped { messages: placed(&removed.messages), last: removed.last.get() })
             }
+            Op::Update { seq, was, id, fence } => {
+                let before = Seq::new(seq.saturating_sub(1));
+                let found = store.page_after(&thread, before, 1).await?;
+                let Some(stored) = found.first().filter(|_| placed(&found) == [(seq, was)]) else {
+                    return Ok(Answer::Stale);
+                };
+                let message = messages(Batch { first: id, count: 1 })?.swap_remove(0);
+                let update = MessageUpdate::of(stored, message).with_fence(token(fence));
+                Ok(Answer::Updated { last: store.update(&thread, update).await?.last.get() })
+            }
             Op::Replace { up_to, seen, batch, fence } => {
                 let replacement = Replacement::new(Seq::new(up_to), messages(batch)?);
                 let replacement = replacement.with_fence(token(fence));
@@ -262,13 +332,16 @@ impl Subject for OneThread {
             Answer::Appended { first, last } => memory.places.extend(*first..=*last),
             Answer::Messages(seen) => {
                 memory.places = seen.iter().map(|(seq, _)| *seq).collect();
+                memory.seen.clone_from(seen);
                 let last = memory.places.last().copied().unwrap_or(0);
                 memory.last = memory.last.max(last);
             }
             // Only a call that reads or assigns the last number proves that the thread has no later events.
-            Answer::Info { last, .. } | Answer::Popped { last, .. } => memory.last = *last,
+            Answer::Info { last, .. } | Answer::Popped { last, .. } | Answer::Updated { last } => {
+                memory.last = *last;
+            }
             Answer::Replaced { seq, .. } => memory.last = *seq,
-            Answer::Removed(_) => {}
+            Answer::Removed(_) | Answer::Stale => {}
         }
         if let (Op::Append { key: None, .. }, Answer::Appended { last, .. }) = (op, answer) {
             memory.last = memory.last.max(*last);
@@ -287,6 +360,8 @@ impl Subject for OneThread {
             (Op::Clear { .. }, _) => "HIST-034",
             (Op::ClearRun { .. }, _) => "HIST-038",
             (Op::Pop { .. }, _) => "HIST-116",
+            (Op::Update { .. }, Reply::Answered(_)) => "HIST-144",
+            (Op::Update { .. }, _) => "HIST-141",
             (Op::Replace { .. }, Reply::Answered(_)) => "HIST-053",
             (Op::Replace { .. }, _) => "HIST-052",
         }
@@ -295,7 +370,9 @@ impl Subject for OneThread {
     fn broken(history: &[RecordOf<Self>], call: &RecordOf<Self>) -> &'static str {
         let greater = |other: &RecordOf<Self>| {
             let answered = matches!(other.reply, Reply::Answered(_));
-            answered && other.op.fence().is_some_and(|fence| fence > call.op.fence().flatten())
+            let may_be_before = call.answered.is_none_or(|end| other.called < end);
+            let fences = other.op.fence().is_some_and(|fence| fence > call.op.fence().flatten());
+            answered && may_be_before && fences
         };
         let succeeds = matches!(call.reply, Reply::Answered(_));
         match call.op {
@@ -323,6 +400,9 @@ impl Subject for OneThread {
             Op::Clear { .. } => format!("clear{fence}"),
             Op::ClearRun { run, .. } => format!("clear run{run}{fence}"),
             Op::Pop { count, .. } => format!("pop {count}{fence}"),
+            Op::Update { seq, was, id, .. } => {
+                format!("update {seq}:{} to {}{fence}", text_of(*was), text_of(*id))
+            }
             Op::Replace { up_to, seen, batch, .. } => {
                 format!("replace up to {up_to}, seen {seen}, by {}{fence}", show_batch(*batch))
             }
@@ -338,6 +418,8 @@ impl Subject for OneThread {
             }
             Answer::Removed(count) => format!("{count} removed"),
             Answer::Popped { messages, last } => format!("{}, last {last}", show_messages(messages)),
+            Answer::Updated { last } => format!("updated, event {last}"),
+            Answer::Stale => "another message".to_owned(),
             Answer::Replaced { removed, seq } => format!("{removed} replaced, event {seq}"),
         }
     }

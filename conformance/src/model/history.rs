@@ -8,6 +8,7 @@ mod operation;
 mod read;
 mod remove;
 mod subscribe;
+mod update;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use larder_kernel::{
     Appended, Capabilities, ChatMessage, Contract, FencingToken, HistoryProvider, IdempotencyKey,
-    PageRequest, RunId, Seq, StoredMessage, Thread, ThreadInfo,
+    PageRequest, Revision, RunId, Seq, StoredMessage, Thread, ThreadInfo,
 };
 
 use self::authors::Authors;
@@ -53,6 +54,8 @@ struct Held {
 #[derive(Debug, Clone)]
 struct Message {
     seq: i64,
+    /// The number of the write that gave the message its content.
+    revision: i64,
     message: Arc<ChatMessage>,
     /// The thread's size right after an append; unknown for messages of a replacement.
     thread_bytes: Option<u64>,
@@ -75,6 +78,11 @@ enum Kind {
     },
     Removed {
         seqs: Vec<i64>,
+    },
+    /// An update of the message with the number `of`.
+    Updated {
+        of: i64,
+        thread_bytes: u64,
     },
     Rewound {
         after: i64,
@@ -125,7 +133,8 @@ impl Held {
         for message in messages {
             self.last += 1;
             bytes += larder_kernel::check::size(message.size_bytes());
-            self.messages.push(Message { seq: self.last, message, thread_bytes: Some(bytes) });
+            let seq = self.last;
+            self.messages.push(Message { seq, revision: seq, message, thread_bytes: Some(bytes) });
         }
         Appended::new(Seq::new(first), Seq::new(self.last))
     }
@@ -133,7 +142,8 @@ impl Held {
 
 impl Message {
     fn stored(&self) -> StoredMessage {
-        StoredMessage::new(Seq::new(self.seq), Arc::clone(&self.message))
+        let stored = StoredMessage::new(Seq::new(self.seq), Arc::clone(&self.message));
+        stored.with_revision(Revision::at(Seq::new(self.revision)))
     }
 }
 
@@ -208,6 +218,7 @@ impl Subject for History {
                 self.clear_run(store, (thread, run, *fence), recorder).await
             }
             Operation::Remove { thread, remove } => self.remove(store, (thread, remove), recorder).await,
+            Operation::Update { thread, update } => self.update(store, (thread, update), recorder).await,
             Operation::Fork { source, target, up_to, fence } => {
                 self.fork(store, (source, target, *up_to, *fence), recorder).await
             }

@@ -13,9 +13,9 @@ use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::storage::history::check_tail_matching;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, ErrorKind, FencingToken, Forked, HistoryEventKind,
-    HistoryEvents, HistoryProvider, MessageFilter, Namespace, Page, PageRequest, Removal, RemovalTarget,
-    Removed, Replaced, Replacement, Result, RunId, Seq, SessionId, Store, StoredMessage, Thread, ThreadInfo,
-    Ttl,
+    HistoryEvents, HistoryProvider, MessageFilter, MessageUpdate, Namespace, Page, PageRequest, Removal,
+    RemovalTarget, Removed, Replaced, Replacement, Result, Revision, RunId, Seq, SessionId, Store,
+    StoredMessage, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::serve::{SharedState, asleep, lock, serve};
@@ -75,7 +75,8 @@ defects! { History;
     a_replacement_drops_later_messages: ReplaceDropsLater => ["HIST-050"],
     positions_name_no_generation: GenerationUnnamed => ["HIST-099"],
     the_generation_of_a_position_is_ignored: GenerationIgnored =>
-        ["HIST-100", "HIST-101", "HIST-102", "HIST-103", "HIST-104", "HIST-105", "HIST-111", "HIST-127"],
+        ["HIST-100", "HIST-101", "HIST-102", "HIST-103", "HIST-104", "HIST-105", "HIST-111", "HIST-127",
+        "HIST-152"],
 }
 
 /// A thread, and the idempotency key of a pop of its messages.
@@ -168,6 +169,7 @@ impl Wrong {
         }
         for stored in &mut messages {
             stored.seq = self.shown(thread, stored.seq);
+            stored.revision = Revision::at(self.shown(thread, revision_seq(stored.revision)));
         }
         messages
     }
@@ -378,6 +380,20 @@ impl HistoryProvider for Wrong {
         Ok(removed)
     }
 
+    async fn update(&self, thread: &Thread, mut update: MessageUpdate) -> Result<Updated> {
+        let thread = self.thread(thread)?;
+        update.seq = self.asked(&thread, update.seq);
+        update.if_last = update.if_last.map(|last| self.asked(&thread, last));
+        if self.defect == Defect::GenerationIgnored {
+            update.revision = update.revision.in_generation(None);
+        }
+        if self.defect == Defect::NumbersShared {
+            update.revision = Revision::at(self.asked(&thread, revision_seq(update.revision)));
+        }
+        let updated = self.inner.update(&thread, update).await?;
+        Ok(Updated::new(self.shown(&thread, updated.last)))
+    }
+
     async fn fork(
         &self,
         source: &Thread,
@@ -473,6 +489,11 @@ impl HistoryProvider for Wrong {
             _ => events,
         })
     }
+}
+
+/// Returns the number of a revision as a number of the thread.
+fn revision_seq(revision: Revision) -> Seq {
+    Seq::new(i64::try_from(revision.get()).unwrap_or(i64::MAX)).in_generation(revision.generation())
 }
 
 impl Wrong {

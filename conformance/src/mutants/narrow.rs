@@ -9,6 +9,7 @@ mod history;
 mod history_condition;
 mod history_fence;
 mod history_removal;
+mod history_update;
 mod key_value;
 mod key_value_batch;
 mod renames;
@@ -29,6 +30,7 @@ pub(super) fn mutants() -> Vec<Mutant> {
         history_condition::mutants(),
         history_fence::mutants(),
         history_removal::mutants(),
+        history_update::mutants(),
         vectors::mutants(),
         graph::mutants(),
         blobs::mutants(),

@@ -1,5 +1,7 @@
 //! A client of a thread.
 
+mod update;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -42,6 +44,10 @@ struct Batch {
     keyed: bool,
     tries: u32,
     state: State,
+    /// The version of the first message: the one that was acknowledged, and the one that may exist.
+    versions: (u32, u32),
+    /// The number of the last acknowledged update.
+    updated: u64,
 }
 
 #[derive(Debug)]
@@ -53,11 +59,13 @@ pub(crate) struct HistoryClient {
     again: Option<usize>,
     /// The batch whose removal to send, and the number of attempts.
     leaving: Option<(usize, u32)>,
+    /// The batch whose update to send, and the number of attempts.
+    updating: Option<(usize, u32)>,
 }
 
 impl HistoryClient {
     pub(crate) fn new(era: &str, random: Random) -> Self {
-        Self { era: era.to_owned(), random, batches: Vec::new(), again: None, leaving: None }
+        Self { era: era.to_owned(), random, batches: Vec::new(), again: None, leaving: None, updating: None }
     }
 
     fn thread(&self) -> Result<Thread> {
@@ -69,6 +77,20 @@ impl HistoryClient {
         format!("{} {batch} {index} {}", self.era, filler(number))
     }
 
+    /// Returns the text of a version of the first message of a batch.
+    fn version(&self, batch: usize, version: u32) -> String {
+        let first = self.text(batch, 0);
+        if version == 0 { first } else { format!("{first} version {version}") }
+    }
+
+    /// Returns `true` if the message of a batch may have this text.
+    fn may_be(&self, batch: usize, index: usize, text: &str) -> bool {
+        let Some(of) = self.batches.get(batch).filter(|of| index < of.count) else { return false };
+        let (least, most) = if index == 0 { of.versions } else { (0, 0) };
+        text == self.text(batch, index) && least == 0
+            || index == 0 && (least.max(1)..=most).any(|version| text == self.version(batch, version))
+    }
+
     /// Returns the thread's last number before a batch, if the outcome of every earlier batch is known: no
     /// other client writes the thread, so an append on that condition never conflicts.
     fn last_before(&self, batch: usize) -> Option<Seq> {
@@ -76,7 +98,8 @@ impl HistoryClient {
         for of in &self.batches[..batch] {
             match of.state {
                 State::Open | State::Leaving(..) => return None,
-                State::There(_, end) | State::Gone(end) => last = last.max(end),
+                _ if of.versions.0 != of.versions.1 => return None,
+                State::There(_, end) | State::Gone(end) => last = last.max(end).max(of.updated),
                 State::Absent => {}
             }
         }
@@ -89,10 +112,7 @@ impl HistoryClient {
         let line = |stored: larder_kernel::StoredMessage| {
             let mut words = stored.message.text.split(' ').skip(1).map(|word| word.parse().ok());
             let written = words.next().flatten().zip(words.next().flatten());
-            let intact = |(batch, index): &(usize, usize)| {
-                self.batches.get(*batch).is_some_and(|of| *index < of.count)
-                    && stored.message.text == self.text(*batch, *index)
-            };
+            let intact = |(batch, index): &(usize, usize)| self.may_be(*batch, *index, &stored.message.text);
             Line { written: written.filter(intact), seq: u64::try_from(stored.seq.get()).unwrap_or(0) }
         };
         Ok(messages.into_iter().map(line).collect())
@@ -288,15 +308,22 @@ impl OracleClient for HistoryClient {
         if let Some((batch, _)) = self.leaving {
             return Op::RemoveBatch { batch };
         }
+        if let Some((batch, _)) = self.updating {
+            return Op::UpdateBatch { batch };
+        }
         if !self.batches.is_empty() && self.random.once_in(4) {
             return Op::ReadThread;
         }
         if let Some(removal) = self.choose_removal() {
             return removal;
         }
+        if let Some(update) = self.choose_update() {
+            return update;
+        }
         let count = 1 + self.random.index(3);
         let keyed = !self.random.once_in(4);
-        self.batches.push(Batch { count, keyed, tries: 1, state: State::Open });
+        let (state, versions) = (State::Open, (0, 0));
+        self.batches.push(Batch { count, keyed, tries: 1, state, versions, updated: 0 });
         Op::Append { batch: self.batches.len() - 1, count, keyed }
     }
 
@@ -305,6 +332,7 @@ impl OracleClient for HistoryClient {
         let (batch, count, keyed) = match *op {
             Op::Append { batch, count, keyed } => (batch, count, keyed),
             Op::RemoveBatch { batch } => return self.remove(batch, stores).await,
+            Op::UpdateBatch { batch } => return self.update(batch, stores).await,
             _ => return Ok(Answer::Thread(self.read(stores).await?)),
         };
         let messages = (0..count).map(|index| ChatMessage::user(self.text(batch, index))).collect();
@@ -324,6 +352,7 @@ impl OracleClient for HistoryClient {
         match (op, ended) {
             (Op::Append { batch, .. }, ended) => self.settle_append(*batch, ended),
             (Op::RemoveBatch { batch }, ended) => self.settle_removal(*batch, ended),
+            (Op::UpdateBatch { batch }, ended) => self.settle_update(*batch, ended),
             (_, Ended::Done(Answer::Thread(lines))) => self.compare(&lines, "STORE-002").into_iter().next(),
             (_, Ended::Done(_)) => None,
             (_, Ended::Refused(error) | Ended::Open(Some(error))) => unexplained(Some(&error), op),

@@ -44,12 +44,14 @@ struct Heard {
 
 type Ear = Arc<Mutex<Heard>>;
 
-/// An event: its number, its subject, its text, if any, and the numbers of the messages that it removed.
+/// An event: its number, its subject, its text, if any, the number of the message that it updated, and the
+/// numbers of the messages that it removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Event {
     number: u64,
     what: String,
     text: Option<Vec<u8>>,
+    updated: Option<u64>,
     removed: Vec<u64>,
 }
 
@@ -178,9 +180,14 @@ async fn subscribe(
     Ok(events
         .map_ok(|event| {
             let number = u64::try_from(event.seq.get()).unwrap_or(0);
+            let mut updated = None;
             let (what, text, removed) = match event.kind {
                 HistoryEventKind::Appended { message, .. } => {
                     ("a message", Some(message.text.as_bytes().to_vec()), Vec::new())
+                }
+                HistoryEventKind::Updated { of, message, .. } => {
+                    updated = u64::try_from(of.get()).ok();
+                    ("an update", Some(message.text.as_bytes().to_vec()), Vec::new())
                 }
                 HistoryEventKind::Removed { seqs, .. } => {
                     let removed = seqs.iter().filter_map(|seq| u64::try_from(seq.get()).ok());
@@ -188,7 +195,7 @@ async fn subscribe(
                 }
                 _ => ("something other than a message", None, Vec::new()),
             };
-            Event { number, what: what.to_owned(), text, removed }
+            Event { number, what: what.to_owned(), text, updated, removed }
         })
         .boxed())
 }
@@ -207,7 +214,7 @@ async fn watch(
                 KeyValueEventKind::Put { value, .. } => Some(value.to_vec()),
                 _ => None,
             };
-            Event { number, what, text, removed: Vec::new() }
+            Event { number, what, text, updated: None, removed: Vec::new() }
         })
         .boxed())
 }
@@ -219,6 +226,9 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
     let stored = history.all_messages(thread).await?;
     let heard = lock(ear);
     let mut events: BTreeMap<u64, &Event> = heard.events.iter().map(|event| (event.number, event)).collect();
+    // The last text of each message: the events are in order.
+    let texts: BTreeMap<u64, &Option<Vec<u8>>> =
+        heard.events.iter().map(|event| (event.updated.unwrap_or(event.number), &event.text)).collect();
     for message in &stored {
         let number = u64::try_from(message.seq.get()).unwrap_or(0);
         match events.remove(&number) {
@@ -230,17 +240,23 @@ async fn missed_messages(thread: &Thread, ear: &Ear, stores: &StoreSet) -> Resul
                 );
                 return Ok(Some(Defect::new("HIST-088", finding)));
             }
-            Some(event) if event.text.as_deref() != Some(message.message.text.as_bytes()) => {
+            Some(_)
+                if texts
+                    .get(&number)
+                    .is_none_or(|text| text.as_deref() != Some(message.message.text.as_bytes())) =>
+            {
                 let finding = format!("the message at {number} came as another than is stored");
                 return Ok(Some(Defect::new("HIST-081", finding)));
             }
             Some(_) => {}
         }
     }
-    // A removal that was received explains itself and its messages.
+    // A removal that was received explains itself and its messages, and an update explains itself.
     let removed: BTreeSet<u64> =
         heard.events.iter().flat_map(|event| event.removed.iter().copied()).collect();
-    events.retain(|number, event| event.removed.is_empty() && !removed.contains(number));
+    events.retain(|number, event| {
+        event.removed.is_empty() && event.updated.is_none() && !removed.contains(number)
+    });
     // Events after the read may already have been received.
     let last = stored.last().map_or(0, |message| u64::try_from(message.seq.get()).unwrap_or(0));
     let unstored = events.range(..=last).next();

@@ -25,7 +25,7 @@ use crate::clause::clauses;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Waiver {
-    /// The backend's name in reports.
+    /// The backend's name in reports, with or without the description after a colon.
     pub backend: String,
     /// The clause that does not hold; `None` means any clause of the level.
     pub clause: Option<String>,
@@ -53,7 +53,8 @@ impl Waiver {
     }
 
     fn covers(&self, backend: &str, level: Level, clause: &str) -> bool {
-        self.backend == backend
+        let named = |rest: &str| rest.is_empty() || rest.starts_with(": ");
+        backend.strip_prefix(&self.backend).is_some_and(named)
             && self.level.is_none_or(|own| own == level)
             && self.clause.as_ref().is_none_or(|own| own == clause)
     }

@@ -25,6 +25,8 @@ mod subscribe;
 mod support;
 mod ttl;
 mod ttl_emptied;
+mod update;
+mod update_once;
 
 use crate::case::{Case, Level, case};
 pub(crate) use support::all;
@@ -40,6 +42,7 @@ pub fn cases() -> Vec<Case> {
         matching(),
         clearing(),
         removing(),
+        updating(),
         forking(),
         replacing(),
         listing(),
@@ -190,6 +193,29 @@ fn removing() -> Vec<Case> {
         case!(History, "HIST-125", remove_once::a_repeated_removal_by_number_returns_no_messages),
         case!(History, "HIST-126", remove::messages_that_are_too_large_together_are_refused),
         case!(History, "HIST-127", remove::a_lost_position_conflicts),
+    ]
+}
+
+fn updating() -> Vec<Case> {
+    vec![
+        case!(History, "HIST-051", update::an_update_after_seen_makes_a_replacement_conflict),
+        case!(History, "HIST-085", update::the_backlog_has_no_update_of_a_missing_message),
+        case!(History, "HIST-140", update::an_update_replaces_the_message_under_its_number),
+        case!(History, "HIST-140", fields::an_update_keeps_every_field),
+        case!(History, "HIST-141", update::an_update_of_another_revision_changes_nothing),
+        case!(History, "HIST-142", update::every_read_returns_the_revision),
+        case!(History, "HIST-143", update::an_update_takes_a_number),
+        case!(History, "HIST-144", update::of_concurrent_updates_one_succeeds),
+        case!(History, "HIST-145", update::counts_filters_and_runs_follow),
+        case!(History, "HIST-146", update::an_update_is_an_event_with_the_message),
+        case!(History, "HIST-147", update::no_reader_receives_the_earlier_content),
+        case!(History, "HIST-148", update::a_number_without_a_message_is_not_found),
+        case!(History, "HIST-149", update_once::an_update_may_require_the_last_number),
+        case!(History, "HIST-150", update_once::a_repeated_update_changes_nothing),
+        case!(History, "HIST-151", update_once::a_key_with_another_update_conflicts),
+        case!(History, "HIST-152", update_once::another_generation_conflicts),
+        case!(History, "HIST-153", update_once::the_conflict_names_the_revision),
+        case!(History, "HIST-154", update::an_update_does_not_change_the_time_to_live),
     ]
 }
 

@@ -131,7 +131,9 @@ fn wrong_graphs_are_seen() {
         "cypher_is_declared_but_missing",
         "cypher_is_there_but_undeclared",
         "a_merge_ignores_the_limit",
+        "a_merge_of_a_relationship_ignores_the_limit",
         "missing_stored_entities_leave_no_gap",
+        "missing_stored_relationships_leave_no_gap",
     ];
     assert_sees(Contract::Graph, &of_cypher_of_limits_and_of_absent_entities);
 }

@@ -30,7 +30,6 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
 const WITHOUT_OPTIONS: &[(&str, &[&str])] = &[
     ("LanguageModelRequest", &["messages", "output_tokens_max"]),
     ("PageRequest", &["after", "limit"]),
-    ("Replacement", &["up_to", "seen", "messages"]),
     ("Ttl", &["after", "refresh_on_use"]),
 ];
 

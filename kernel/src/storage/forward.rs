@@ -49,6 +49,7 @@ macro_rules! forward {
             clear(thread: &Thread, fence: Option<FencingToken>) -> u64;
             clear_run(thread: &Thread, run: &RunId, fence: Option<FencingToken>) -> u64;
             remove(thread: &Thread, removal: Removal) -> Removed;
+            update(thread: &Thread, update: MessageUpdate) -> Updated;
             fork(source: &Thread, target: &Thread, up_to: Option<Seq>, fence: Option<FencingToken>) -> Forked;
             replace(thread: &Thread, replacement: Replacement) -> Replaced;
             list_threads(agent: Option<&AgentId>, page: PageRequest<Thread>) -> Page<ThreadInfo, Thread>;

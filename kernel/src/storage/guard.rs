@@ -80,6 +80,9 @@ macro_rules! check {
     ($self:ident HistoryProvider remove $thread:ident $removal:ident) => {
         $self.check("history.remove", $removal.options())?;
     };
+    ($self:ident HistoryProvider update $thread:ident $update:ident) => {
+        $self.check("history.update", $update.options())?;
+    };
     ($self:ident HistoryProvider replace $thread:ident $replacement:ident) => {
         $self.check("history.replace", $replacement.options())?;
     };

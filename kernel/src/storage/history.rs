@@ -15,6 +15,7 @@ mod fence;
 mod filter;
 mod removal;
 mod types;
+mod update;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
@@ -24,12 +25,15 @@ pub use check::{
     check_replace, check_replace_at, check_tail_matching, check_ttl,
 };
 pub use ext::HistoryProviderExt;
-pub use fence::{check_fence, check_token, fence_of, fenced, fenced_off};
+pub use fence::{check_fence, check_token, fence_of, fenced_off};
 pub use filter::{AuthorSet, AuthorTerms, MessageFilter, MessageSelector};
 pub use removal::{Removal, RemovalTarget, Removed, check_remove, check_remove_at, check_removed_bytes};
 pub use types::{
     AppendOptions, Appended, Forked, HistoryEvent, HistoryEventKind, Replaced, Replacement, StoredMessage,
     ThreadInfo, Ttl,
+};
+pub use update::{
+    MessageUpdate, Updated, check_revision, check_update, check_update_at, no_such_message, used_for_another,
 };
 
 use super::Store;
@@ -79,9 +83,9 @@ pub trait HistoryProvider: Store {
     ///   that was never written, and otherwise fails with `Conflict` and writes nothing.
     /// - **HIST-107** The error of an append that was refused because of its `if_last` has the thread's last
     ///   number as the fact `last` of its context.
-    /// - **HIST-108** After an append, a replacement, a removal, a clear, a clear of a run or a fork into the
-    ///   thread, an append with the earlier `if_last` fails with `Conflict`, and one with the new `last` of
-    ///   `thread_info` succeeds.
+    /// - **HIST-108** After an append, a replacement, a removal, an update, a clear, a clear of a run or a
+    ///   fork into the thread, an append with the earlier `if_last` fails with `Conflict`, and one with the
+    ///   new `last` of `thread_info` succeeds.
     /// - **HIST-109** Of concurrent appends with the same `if_last`, exactly one succeeds, and the others
     ///   fail with `Conflict`.
     /// - **HIST-110** Repeating an append that has an `if_last` with its idempotency key and the same
@@ -95,8 +99,8 @@ pub trait HistoryProvider: Store {
     ///   otherwise fails with `Conflict` and changes nothing.
     /// - **HIST-129** On a thread that accepted a fencing token, a write without one fails with `Conflict`
     ///   and changes nothing.
-    /// - **HIST-130** The fence binds every append, replacement, removal, clear, clear of a run, `set_ttl`
-    ///   and fork into the thread.
+    /// - **HIST-130** The fence binds every append, replacement, removal, update, clear, clear of a run,
+    ///   `set_ttl` and fork into the thread.
     /// - **HIST-131** The error of a write that was refused because of its fence has the greatest token of
     ///   the thread as the fact `fence` of its context.
     /// - **HIST-132** A write that fails does not raise the fence.
@@ -105,15 +109,17 @@ pub trait HistoryProvider: Store {
     /// - **HIST-134** A clear, an expiry and a removal keep the fence, and an erasure forgets it.
     /// - **HIST-135** A fork does not carry the fence of its source, and the fence of the source does not
     ///   bind the fork.
-    /// - **HIST-136** Repeating an append or a removal with its idempotency key returns the first result,
-    ///   regardless of the fence.
+    /// - **HIST-136** Repeating an append, a removal or an update with its idempotency key returns the first
+    ///   result, regardless of the fence.
     /// - **HIST-137** Of concurrent writes with different tokens, none takes effect after one with a greater
     ///   token.
     ///
     /// A fencing token protects a thread from a worker that lost its claim. A [`Claim`](crate::Claim) of a
     /// task has one, and so has any lock service whose numbers only grow. A write accepts the token that the
     /// thread has, so one claim makes many writes. Tokens are compared by their numbers alone, so all writers
-    /// of a thread must take their tokens from the same source. Once fenced, a thread remains so.
+    /// of a thread must take their tokens from the same source. Once fenced, a thread remains so. After an
+    /// erasure of the tasks, the tokens of claims begin again, and the thread refuses them: continue in a
+    /// fork, which is not fenced.
     ///
     /// A caller whose decision depends on what it read calls `thread_info` first, then reads the messages,
     /// and appends with the `last` of `thread_info`. A change during the read makes the append fail.
@@ -350,8 +356,9 @@ pub trait HistoryProvider: Store {
     /// failed can still receive them. After 10 minutes, no call returns them, and the next sweep deletes
     /// them. A clear and an erasure end this immediately. No event contains removed text.
     ///
-    /// The keys of removals are separate from those of appends. The store keeps each key, also of a pop that
-    /// found nothing, until the thread is erased. A removal does not change summaries of the thread.
+    /// The keys of removals are separate from those of appends, and are shared with updates. The store keeps
+    /// each key, also of a pop that found nothing, until the thread is erased. A removal does not change
+    /// summaries of the thread.
     ///
     /// # Errors
     /// `InvalidInput` for 0 or more than 1,000 numbers or newest messages, the same number twice, a negative
@@ -366,6 +373,59 @@ pub trait HistoryProvider: Store {
     /// O(messages removed). A removal by number may cost O(messages of the thread).
     async fn remove(&self, thread: &Thread, removal: Removal) -> Result<Removed> {
         Err(Error::not_implemented("history.remove"))
+    }
+
+    /// Updates one message in place: replaces its content under its `Seq`. Uses are a redaction, an answer
+    /// that grows while it streams, and an edited question.
+    ///
+    /// - **HIST-140** An update replaces every field of the message with its number, which keeps its `Seq`
+    ///   and its place, and does not change any other message.
+    /// - **HIST-141** An update succeeds only if the message has the revision that the update names, and
+    ///   otherwise fails with `Conflict` and changes nothing.
+    /// - **HIST-142** Every read returns the revision of each message: after an append or a fork the number
+    ///   of its `Seq`, and after a replacement or an update the number of the event.
+    /// - **HIST-143** An update takes the next number of the thread, which it returns and which is then the
+    ///   thread's `last` and the revision of the message.
+    /// - **HIST-144** Of concurrent updates that name the same revision, exactly one succeeds, and the others
+    ///   fail with `Conflict`.
+    /// - **HIST-145** The counts of the thread, filters by author and the clear of a run use the new message.
+    /// - **HIST-146** An update is an event that carries the `Seq` of the message, the new message and the
+    ///   thread's size in bytes immediately after the update.
+    /// - **HIST-147** After an update, no later read, fork or subscription returns the earlier content.
+    /// - **HIST-148** Updating a number that no message has fails with `NotFound` and changes nothing.
+    /// - **HIST-149** With `if_last`, an update succeeds only if that is the thread's last `Seq`, and
+    ///   otherwise fails with `Conflict` and changes nothing.
+    /// - **HIST-150** Repeating an update with its idempotency key and the same message returns the first
+    ///   result and changes nothing, even if the message was updated again or removed.
+    /// - **HIST-151** Repeating the idempotency key of an update or a removal with another update fails with
+    ///   `Conflict` and changes nothing.
+    /// - **HIST-152** A `seq` or a `revision` that names another generation than the thread's fails with
+    ///   `Conflict` and changes nothing.
+    /// - **HIST-153** The error of an update that was refused because of its revision has the revision of the
+    ///   message as the fact `revision` of its context.
+    /// - **HIST-154** An update does not change the thread's time to live.
+    ///
+    /// A reader that pages by `Seq` and has passed the message does not receive it again: it learns of the
+    /// update by the event alone. A subscriber that reads late receives the last update of each message, and
+    /// not the updates before it. The store keeps no earlier content.
+    ///
+    /// After an update, a [`replace`](Self::replace) whose caller read the thread earlier fails with
+    /// `Conflict`. An update does not change summaries of the thread: after a redaction, remove them. The
+    /// keys of updates and removals are one set, which is separate from the keys of appends.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a message that an append would refuse, a negative `if_last`, or a fencing token
+    /// over 2^63 - 1; `NotFound`; `Conflict` as described above, or for a fencing token that is missing or
+    /// too low; `ResourceExhausted` if a quota has no room for the new message or the key.
+    ///
+    /// # Cancellation
+    /// The message is updated or unchanged. An idempotency key makes the retry safe. A retry without one
+    /// fails with `Conflict` if the first attempt succeeded.
+    ///
+    /// # Complexity
+    /// O(message), independent of the thread's length.
+    async fn update(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
+        Err(Error::not_implemented("history.update"))
     }
 
     /// Copies a thread's messages into a thread that has no messages.
@@ -411,8 +471,8 @@ pub trait HistoryProvider: Store {
     ///
     /// - **HIST-050** A replacement removes every message up to and including `up_to`, inserts its own
     ///   messages at the same position, and keeps all later messages after them with their `Seq`.
-    /// - **HIST-051** If the thread was cleared, was replaced, or lost messages by `clear_run` or `remove`
-    ///   after `seen`, the call fails with `Conflict` and changes nothing.
+    /// - **HIST-051** If the thread was cleared, was replaced, lost messages by `clear_run` or `remove`, or
+    ///   had a message updated after `seen`, the call fails with `Conflict` and changes nothing.
     /// - **HIST-052** Messages appended after `seen` do not cause a conflict.
     /// - **HIST-053** Of concurrent replacements that saw the same state, exactly one succeeds, and the
     ///   others fail with `Conflict`.
@@ -498,14 +558,14 @@ pub trait HistoryProvider: Store {
     ///
     /// - **HIST-080** A subscription delivers the backlog first and then the live events, in the order of
     ///   `Seq`, each event exactly once.
-    /// - **HIST-081** Each appended message is an event that carries the message and the thread's size in
-    ///   bytes immediately after the write.
+    /// - **HIST-081** Each appended message is an event that carries the message, with the content of its
+    ///   last update, and the thread's size in bytes immediately after the append.
     /// - **HIST-082** A clear is an event that carries the number of messages removed.
     /// - **HIST-083** The clear of a run is an event that carries the run and the number of messages removed.
     /// - **HIST-084** A replacement is an event that carries `up_to` and the messages inserted.
     /// - **HIST-085** The backlog contains the messages that still exist and the events since the last clear,
-    ///   except replacements that a later replacement covers and events at or below the later replacement's
-    ///   `up_to`.
+    ///   except replacements that a later replacement covers, events at or below the later replacement's
+    ///   `up_to`, and updates of a message that no longer exists or was updated again.
     /// - **HIST-086** Events written through another handle are also delivered, none lost and none twice,
     ///   under concurrent writers.
     /// - **HIST-087** A subscription to a thread without messages waits for the thread's first event, even

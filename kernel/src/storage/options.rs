@@ -58,6 +58,10 @@ options! {
     RemoveIfLast, History, "remove.if_last";
     /// [`Removal::idempotency_key`](crate::Removal::idempotency_key).
     RemoveIdempotencyKey, History, "remove.idempotency_key";
+    /// [`MessageUpdate::if_last`](crate::MessageUpdate::if_last).
+    UpdateIfLast, History, "update.if_last";
+    /// [`MessageUpdate::idempotency_key`](crate::MessageUpdate::idempotency_key).
+    UpdateIdempotencyKey, History, "update.idempotency_key";
     /// The fencing token of a write, such as [`AppendOptions::fence`](crate::AppendOptions::fence).
     Fence, History, "fence";
     /// A [`MessageFilter`](crate::MessageFilter) that names agents.

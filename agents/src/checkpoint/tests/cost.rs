@@ -13,7 +13,7 @@ const TURNS: [usize; 3] = [10, 100, 1_000];
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     put: Counts,
-    /// The costs of `get` and of `history`, in the turns around those that are printed.
+    /// The costs of `get` and of `history`, in the turns around the printed ones.
     reads: Option<(Counts, Counts)>,
 }
 

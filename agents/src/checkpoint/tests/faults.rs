@@ -138,7 +138,7 @@ async fn a_damaged_checkpoint_is_reported() {
     let without = Checkpointer::new(Arc::clone(&world.store) as Arc<dyn KeyValueStore>);
     let error = without.get(&world.namespace, None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    let names = world.checkpoints.blob_names("test", world.namespace.thread(), "i/", "w/").await.unwrap();
+    let names = world.checkpoints.blob_names("test", world.namespace.thread()).await.unwrap();
     world.checkpoints.delete_blobs("test", world.namespace.thread(), names).await.unwrap();
     let error = world.checkpoints.get(&world.namespace, None).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Corrupt, "checkpoint.get"));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::TryStreamExt as _;
 use larder_kernel::{BlobStore as _, ErrorKind, KeyValueStore};
 
-use super::support::{Spy, bytes, keys, line, listed, open, thread};
-use crate::checkpoint::{Checkpointer, NewCheckpoint, PendingWrite};
+use super::support::{Spy, bytes, interrupted, keys, line, listed, open, thread};
+use crate::checkpoint::{Checkpointer, NewCheckpoint, PendingWrite, Prune};
 use crate::storage::InMemoryBlobStore;
 
 pub(super) async fn blob_count(blobs: &InMemoryBlobStore) -> usize {
@@ -88,4 +88,65 @@ async fn an_interrupted_copy_or_deletion_stops_writers_until_the_thread_is_delet
             assert_eq!(checkpoints.copy(namespace.thread(), &copy).await.unwrap(), 3);
         }
     }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_thread_that_is_pruned_at_the_same_time_is_complete_or_a_conflict() {
+    let total = {
+        let (store, checkpoints, namespace) = open();
+        line(&checkpoints, &namespace, 3).await;
+        store.take();
+        checkpoints.copy(namespace.thread(), &thread("copy")).await.unwrap();
+        usize::try_from(store.take().calls).unwrap()
+    };
+    let mut conflicts = 0;
+    for calls in 0..total {
+        let (_, checkpoints, namespace) = open();
+        let ids = line(&checkpoints, &namespace, 3).await;
+        for id in &ids {
+            let write = PendingWrite::new("task", 0, "channel", "x");
+            checkpoints.put_writes(&namespace, id, vec![write]).await.unwrap();
+        }
+        let copy = thread("copy");
+        let prune = async {
+            checkpoints.prune(namespace.thread(), Prune::KeepNewest(1)).await.unwrap();
+        };
+        let copied = interrupted(checkpoints.copy(namespace.thread(), &copy), calls, prune).await;
+        match copied {
+            Err(error) => {
+                conflicts += 1;
+                assert_eq!((error.kind(), error.field()), (ErrorKind::Conflict, Some("source")));
+            }
+            Ok(_) => {
+                for id in listed(&checkpoints, &copy.root()).await {
+                    let found = checkpoints.get(&copy.root(), Some(&id)).await.unwrap().unwrap();
+                    assert_eq!(found.writes.len(), 1, "after {calls} calls");
+                }
+            }
+        }
+    }
+    assert!(conflicts > 0);
+}
+
+#[tokio::test]
+async fn an_incomplete_copy_or_deletion_is_no_source_of_a_copy() {
+    let mut refused = 0;
+    for call in 1..=12 {
+        let (store, checkpoints, namespace) = open();
+        // The descriptions need two steps, so an interrupted copy can have some of them.
+        line(&checkpoints, &namespace, 700).await;
+        let (copy, other) = (thread("copy"), thread("other"));
+        store.fail(call, false);
+        let interrupted = checkpoints.copy(namespace.thread(), &copy).await.is_err();
+        store.fail(0, false);
+        match checkpoints.copy(&copy, &other).await {
+            Ok(count) => assert!(if interrupted { count == 0 } else { count == 700 }, "call {call}: {count}"),
+            Err(error) => {
+                refused += 1;
+                assert_eq!((error.kind(), error.field()), (ErrorKind::Conflict, Some("source")));
+                assert_eq!(keys(&store, &other).await, 0);
+            }
+        }
+    }
+    assert!(refused > 2);
 }

@@ -114,9 +114,9 @@ async fn a_deleted_thread_leaves_nothing_and_others_as_they_are() {
     }
     // A task wrote for a checkpoint that never followed.
     let early = "early".parse().unwrap();
-    let write = PendingWrite::new("task", 0, "channel", "");
+    let write = PendingWrite::new("task", 0, "channel", large.clone());
     checkpoints.put_writes(&one.namespace("third").unwrap(), &early, vec![write]).await.unwrap();
-    assert_eq!(super::moving::blob_count(&blobs).await, 12);
+    assert_eq!(super::moving::blob_count(&blobs).await, 13);
     assert_eq!(checkpoints.delete(&one).await.unwrap(), 4);
     assert_eq!((keys(&store, &one).await, super::moving::blob_count(&blobs).await), (0, 6));
     assert_eq!(checkpoints.delete(&one).await.unwrap(), 0);

@@ -1,7 +1,10 @@
 //! A store that counts and fails, and short forms of calls.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::task::Poll;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -172,4 +175,20 @@ pub(super) async fn keys(store: &Spy, thread: &CheckpointThread) -> usize {
 /// Returns bytes that differ from each other.
 pub(super) fn bytes(len: usize) -> Bytes {
     (0..len).map(|at| u8::try_from(at % 251).unwrap()).collect()
+}
+
+/// Polls a call as often as it begins calls of the store, then runs `between`, then completes the call. The
+/// store yields once before each call, so `calls` of them are complete by then.
+pub(super) async fn interrupted<T>(
+    call: impl Future<Output = T>,
+    calls: usize,
+    between: impl Future<Output = ()>,
+) -> T {
+    let mut call = pin!(call);
+    for _ in 0..=calls {
+        let ready = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_ready())).await;
+        assert!(!ready, "the call ended too early");
+    }
+    between.await;
+    call.await
 }

@@ -12,7 +12,7 @@ use larder_kernel::{
     Capabilities, Capability, CypherCapable, DeletedEntity, Entity, EntityId, EntityQuery, EntityWrite,
     ErrorKind, GraphCondition, GraphCounts, GraphMode, GraphStore, GraphWritten, Metadata, Namespace,
     NeighborQuery, Page, PageRequest, Reached, Relationship, RelationshipId, RelationshipQuery,
-    RelationshipWrite, Result, Store, StoredEntity, StoredRelationship, SubGraph, UpsertReport,
+    RelationshipWrite, Result, Revision, Store, StoredEntity, StoredRelationship, SubGraph, UpsertReport,
 };
 
 use super::ring::{Place, corrupt};
@@ -93,12 +93,17 @@ impl Sealed<dyn GraphStore> {
 /// Returns the write of the merged entity, which fails if the stored entity has changed in between.
 fn merged(write: &EntityWrite, stored: Option<&StoredEntity>) -> Result<EntityWrite> {
     let entity = write.apply(stored.map(|stored| (stored.revision, &stored.entity.properties)))?;
-    let condition = match (write.mode, stored) {
-        (GraphMode::Merge, Some(stored)) => GraphCondition::AtRevision(stored.revision),
-        (GraphMode::Merge, None) => GraphCondition::Absent,
-        _ => write.condition,
-    };
+    let condition = unchanged(write.mode, write.condition, stored.map(|stored| stored.revision));
     Ok(EntityWrite::replace(entity).with_condition(condition))
+}
+
+/// Returns the condition of a write that this layer has merged: what it read is unchanged.
+fn unchanged(mode: GraphMode, condition: GraphCondition, stored: Option<Revision>) -> GraphCondition {
+    match (mode, stored) {
+        (GraphMode::Merge, Some(stored)) => GraphCondition::AtRevision(stored),
+        (GraphMode::Merge, None) => GraphCondition::Absent,
+        _ => condition,
+    }
 }
 
 /// Evaluates a filter on properties in this layer. Examines the results of the inner store without the

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_kernel::limits::ID_BYTES_MAX;
-use larder_kernel::storage::history::{check_append, check_remove, check_replace, check_tail_matching};
+use larder_kernel::storage::history::{
+    check_append, check_remove, check_replace, check_tail_matching, check_update,
+};
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, Appended, Author, Capabilities, ChatMessage, ErrorKind, FencingToken,
     Forked, HistoryEvent, HistoryEventKind, HistoryEvents, HistoryProvider, IdempotencyKey, MessageFilter,
-    Namespace, Outcome, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result,
-    Role, RunId, Seq, Store, StoredMessage, Thread, ThreadInfo, Timestamp, Ttl,
+    MessageUpdate, Namespace, Outcome, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced,
+    Replacement, Result, Role, RunId, Seq, Store, StoredMessage, Thread, ThreadInfo, Timestamp, Ttl, Updated,
 };
 
 use super::ring::{KeyRing, Nonce, Place, corrupt};
@@ -31,6 +33,8 @@ shared!(
         AppendIfLast,
         RemoveIfLast,
         RemoveIdempotencyKey,
+        UpdateIfLast,
+        UpdateIdempotencyKey,
         Fence,
         MessagesOfAgents,
         MessagesOfRoles
@@ -154,7 +158,7 @@ fn opened_stored(
     stored: &StoredMessage,
 ) -> Result<StoredMessage> {
     let message = opened(ring, operation, namespace, &stored.message)?;
-    Ok(StoredMessage::new(stored.seq, Arc::new(message)))
+    Ok(StoredMessage::new(stored.seq, Arc::new(message)).with_revision(stored.revision))
 }
 
 impl Sealed<dyn HistoryProvider> {
@@ -199,8 +203,8 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         let mut answer = self.inner.append_many(thread, sealed, options.clone()).await;
         for number in older {
             let conflict = answer.as_ref().err().filter(|error| error.kind() == ErrorKind::Conflict);
-            // An append that lost against `if_last` loses with every key.
-            let other_key = conflict.is_some_and(|error| error.field() != Some("if_last"));
+            // An append that lost against `if_last` or the fence loses with every key.
+            let other_key = conflict.is_some_and(|error| !matches!(error.field(), Some("if_last" | "fence")));
             let Some(messages) = kept.clone().filter(|_| other_key) else { break };
             let sealed = self.seal(OPERATION, number, messages, once).await?;
             answer = self.inner.append_many(thread, sealed, options.clone()).await;
@@ -275,6 +279,26 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
         Ok(removed)
     }
 
+    async fn update(&self, thread: &Thread, mut update: MessageUpdate) -> Result<Updated> {
+        const OPERATION: &str = "history.update";
+        check_update(&update)?;
+        let (once, plain) = (update.idempotency_key.clone(), vec![update.message.clone()]);
+        // The first attempt may have used an older key, before a rotation. A conflict writes nothing.
+        let mut numbers = 0..if once.is_some() { self.ring.len() } else { 1 };
+        loop {
+            let number = numbers.next().unwrap_or(0);
+            let sealed = self.seal(OPERATION, number, plain.clone(), once.as_ref()).await?;
+            update.message = sealed.into_iter().next().ok_or_else(|| corrupt(OPERATION))?;
+            let answer = self.inner.update(thread, update.clone()).await;
+            // Only the conflict of an idempotency key names no field.
+            let other_key =
+                |error: &larder_kernel::Error| error.kind() == ErrorKind::Conflict && error.field().is_none();
+            if numbers.is_empty() || !answer.as_ref().is_err_and(other_key) {
+                return answer;
+            }
+        }
+    }
+
     async fn fork(
         &self,
         source: &Thread,
@@ -312,6 +336,10 @@ impl HistoryProvider for Sealed<dyn HistoryProvider> {
                 HistoryEventKind::Appended { message, thread_bytes } => {
                     let message = Arc::new(opened(&ring, OPERATION, &namespace, &message)?);
                     HistoryEventKind::Appended { message, thread_bytes }
+                }
+                HistoryEventKind::Updated { of, message, thread_bytes } => {
+                    let message = Arc::new(opened(&ring, OPERATION, &namespace, &message)?);
+                    HistoryEventKind::Updated { of, message, thread_bytes }
                 }
                 HistoryEventKind::Replaced { up_to, removed, messages, thread_bytes } => {
                     let open = |stored| opened_stored(&ring, OPERATION, &namespace, stored);

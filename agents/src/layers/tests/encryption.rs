@@ -8,12 +8,13 @@ use futures_util::TryStreamExt;
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, BlobStoreExt,
     ByteRange, Capability, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity, EntityId,
-    EntityType, ErrorKind, GraphStore, HistoryProvider, HistoryProviderExt, IdempotencyKey, KeyValueStore,
-    KeyValueStoreExt, Metadata, Namespace, Outcome, PutMode, RenameMode, RunId, Store, ToolCall, VectorStore,
+    EntityType, ErrorKind, FencingToken, GraphStore, HistoryProvider, HistoryProviderExt, IdempotencyKey,
+    KeyValueStore, KeyValueStoreExt, Metadata, Namespace, Outcome, PutMode, RenameMode, RunId, Seq, Store,
+    ToolCall, VectorStore,
 };
 
 use super::super::{EncryptionKey, EncryptionLayer, KeyRing, Layer, is_sealed};
-use super::{place, thread, value};
+use super::{Scripted, place, thread, value};
 use crate::storage::{
     InMemoryBlobStore, InMemoryGraphStore, InMemoryHistoryProvider, InMemoryKeyValueStore,
     InMemoryVectorStore, MemoryBackend,
@@ -102,6 +103,23 @@ async fn an_append_repeated_after_a_rotation_finds_the_first() {
     assert_eq!(append(&rotated, "text").await.unwrap(), first);
     assert_eq!(append(&rotated, "other").await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(rotated.count_messages(&thread()).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_condition_that_fails_is_tried_with_one_key() {
+    let (scripted, behind) = (Scripted::default(), Arc::new(InMemoryHistoryProvider::new()));
+    let fenced = AppendOptions::default().with_fence(FencingToken::new(7));
+    behind.append_many(&thread(), vec![ChatMessage::user("1")], fenced.clone()).await.unwrap();
+    let ring = KeyRing::new(&key(3)).with_older(&key(2)).with_older(&key(1));
+    let store = EncryptionLayer::new(ring).history(scripted.history(behind));
+    let lower = AppendOptions::default().with_fence(FencingToken::new(6));
+    for (options, field) in [(lower, "fence"), (fenced.with_if_last(Seq::new(9)), "if_last")] {
+        let before = scripted.calls().len();
+        let options = options.with_idempotency_key(IdempotencyKey::new("k").unwrap());
+        let refused = store.append_many(&thread(), vec![ChatMessage::user("2")], options).await.unwrap_err();
+        assert_eq!((refused.kind(), refused.field()), (ErrorKind::Conflict, Some(field)));
+        assert_eq!(scripted.calls().len(), before + 1, "{field}");
+    }
 }
 
 #[tokio::test]

@@ -3,12 +3,12 @@
 use futures_util::StreamExt as _;
 use larder_kernel::storage::blob::{check_get, check_versions};
 use larder_kernel::{
-    BlobGetOptions, BlobKey, BlobRead, BlobVersion, BlobVersionId, BlobVersions, Error, ErrorKind, Result,
-    Store as _,
+    BlobGetOptions, BlobKey, BlobRead, BlobVersion, BlobVersionId, BlobVersions, Result, Store as _,
 };
 
 use super::InMemoryBlobStore;
 use super::state::Stored;
+use crate::internal::{current_version, missing_version};
 
 fn version(stored: &Stored) -> Result<BlobVersion> {
     let info = &stored.info;
@@ -37,11 +37,9 @@ impl InMemoryBlobStore {
         check_get(&options).map_err(|error| error.in_operation(OPERATION))?;
         let blobs = self.state.read();
         let mut versions = blobs.get(key).into_iter().chain(blobs.earlier(key));
-        let stored =
-            versions.find(|stored| stored.info.etag.as_str() == version.as_str()).ok_or_else(|| {
-                let message = "the version does not exist; list the versions of the key";
-                Error::new(ErrorKind::NotFound, OPERATION, message)
-            })?;
+        let stored = versions
+            .find(|stored| stored.info.etag.as_str() == version.as_str())
+            .ok_or_else(missing_version)?;
         stored.read(options).map_err(|error| error.in_operation(OPERATION))
     }
 
@@ -50,8 +48,7 @@ impl InMemoryBlobStore {
         check_versions(OPERATION, &self.capabilities())?;
         let mut blobs = self.state.write();
         if blobs.get(key).is_some_and(|stored| stored.info.etag.as_str() == version.as_str()) {
-            let message = "the version is the current one; delete or overwrite the blob first";
-            return Err(Error::new(ErrorKind::Conflict, OPERATION, message));
+            return Err(current_version());
         }
         let removed = blobs.remove_earlier(key, version.as_str());
         if let Some(stored) = &removed {

@@ -22,6 +22,11 @@ pub(super) enum EventKind {
     Removed {
         seqs: Vec<i64>,
     },
+    /// An update of the message with the number `of`. It is shown while the message has this revision.
+    Updated {
+        of: i64,
+        thread_bytes: u64,
+    },
     Rewound {
         after: i64,
         removed: u64,
@@ -41,7 +46,10 @@ impl Event {
         let content = match &self.kind {
             EventKind::RunCleared { run, .. } => size(run.as_str().len()),
             EventKind::Removed { seqs } => size(size_of_val(seqs.as_slice())),
-            EventKind::Cleared { .. } | EventKind::Rewound { .. } | EventKind::Replaced { .. } => 0,
+            EventKind::Cleared { .. }
+            | EventKind::Rewound { .. }
+            | EventKind::Updated { .. }
+            | EventKind::Replaced { .. } => 0,
         };
         EVENT_SHARE_BYTES + content
     }

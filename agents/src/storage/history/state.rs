@@ -2,6 +2,7 @@
 
 mod fence;
 mod removal;
+mod update;
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
@@ -11,8 +12,8 @@ use larder_kernel::check::size;
 use larder_kernel::storage::history::check_replace_at;
 use larder_kernel::{
     Appended, ChatMessage, Error, ErrorKind, FencingToken, Generation, HistoryEvent, HistoryEventKind,
-    IdempotencyKey, MessageFilter, Replaced, Replacement, Result, RunId, Seq, StoredMessage, Thread,
-    ThreadInfo, Ttl,
+    IdempotencyKey, MessageFilter, Replaced, Replacement, Result, Revision, RunId, Seq, StoredMessage,
+    Thread, ThreadInfo, Ttl,
 };
 
 use super::events::{Event, EventKind};
@@ -50,6 +51,8 @@ pub(super) struct ThreadState {
 
 struct Entry {
     seq: i64,
+    /// The number of the write that gave the message its content.
+    revision: i64,
     message: Arc<ChatMessage>,
     bytes: u64,
     /// The thread's size directly after the write.
@@ -138,7 +141,8 @@ impl ThreadState {
             let bytes = size(message.borrow().size_bytes());
             self.last += 1;
             self.bytes += bytes;
-            let entry = Entry { seq: self.last, message: message.into(), bytes, thread_bytes: self.bytes };
+            let (seq, thread_bytes) = (self.last, self.bytes);
+            let entry = Entry { seq, revision: seq, message: message.into(), bytes, thread_bytes };
             self.messages.push_back(entry);
         }
         let answer = Appended::new(self.seq(first), self.last());
@@ -266,11 +270,12 @@ impl ThreadState {
         let added: usize = replacement.messages.iter().map(ChatMessage::size_bytes).sum();
         self.bytes = self.bytes - bytes + size(added);
         let thread_bytes = self.bytes;
-        let mut seq = up_to + 1;
+        let (mut seq, revision) = (up_to + 1, self.last + 1);
         for message in replacement.messages.into_iter().rev() {
             seq -= 1;
             let bytes = size(message.size_bytes());
-            self.messages.push_front(Entry { seq, message: Arc::new(message), bytes, thread_bytes });
+            let message = Arc::new(message);
+            self.messages.push_front(Entry { seq, revision, message, bytes, thread_bytes });
         }
         let removed = size(going);
         self.cover_replacements(backend, up_to);
@@ -310,14 +315,15 @@ impl ThreadState {
             }
             *cursor = seq;
             if event_seq == Some(seq) {
-                page.extend(events.next().map(|event| self.shown(event)));
+                page.extend(events.next().and_then(|event| self.shown(event)));
             } else {
                 page.extend(messages.next().map(|entry| entry.event().in_generation(self.generation)));
             }
         }
     }
 
-    fn shown(&self, event: &Event) -> HistoryEvent {
+    /// Returns an event as a subscriber receives it; `None` for an update that is not the message's last.
+    fn shown(&self, event: &Event) -> Option<HistoryEvent> {
         let kind = match &event.kind {
             EventKind::RunCleared { run, removed } => {
                 HistoryEventKind::RunCleared { run: run.clone(), removed: *removed }
@@ -328,6 +334,15 @@ impl ThreadState {
             }
             EventKind::Rewound { after, removed } => {
                 HistoryEventKind::Rewound { after: Seq::new(*after), removed: *removed }
+            }
+            EventKind::Updated { of, thread_bytes } => {
+                let entry = self.index_of(*of).map(|index| &self.messages[index]);
+                let entry = entry.filter(|entry| entry.revision == event.seq)?;
+                HistoryEventKind::Updated {
+                    of: Seq::new(*of),
+                    message: Arc::clone(&entry.message),
+                    thread_bytes: *thread_bytes,
+                }
             }
             EventKind::Replaced { first, up_to, removed, thread_bytes } => {
                 let from = self.messages.partition_point(|entry| entry.seq < *first);
@@ -340,11 +355,17 @@ impl ThreadState {
                 }
             }
         };
-        HistoryEvent::new(Seq::new(event.seq), kind).in_generation(self.generation)
+        Some(HistoryEvent::new(Seq::new(event.seq), kind).in_generation(self.generation))
     }
 
     fn stored(&self, entry: &Entry) -> StoredMessage {
-        StoredMessage::new(self.seq(entry.seq), Arc::clone(&entry.message))
+        let revision = Revision::at(self.seq(entry.revision));
+        StoredMessage::new(self.seq(entry.seq), Arc::clone(&entry.message)).with_revision(revision)
+    }
+
+    /// Returns the index of the message with a number.
+    fn index_of(&self, seq: i64) -> Option<usize> {
+        self.messages.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
     fn index_after(&self, seq: i64) -> usize {

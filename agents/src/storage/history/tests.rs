@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use larder_kernel::{BlobKey, BlobRef, HistoryEvent, HistoryEventKind, HistoryProviderExt, IdempotencyKey};
+use larder_kernel::{
+    BlobKey, BlobRef, HistoryEvent, HistoryEventKind, HistoryProviderExt, IdempotencyKey, Revision,
+};
 
 use super::*;
 
@@ -259,5 +261,27 @@ async fn a_removal_without_a_key_creates_no_thread() {
     assert_eq!((removed.removed, backend.bytes()), (0, 0));
     let lost = Removal::newest(1).with_if_last(Seq::new(1));
     history.remove(&thread("never"), lost).await.unwrap_err();
+    assert_eq!(backend.bytes(), 0);
+}
+
+#[tokio::test]
+async fn many_updates_of_a_message_hold_one_event_and_no_earlier_content() {
+    let backend = MemoryBackend::new();
+    let history = InMemoryHistoryProvider::open(&backend, default_namespace());
+    let (thread, never) = (thread("s"), thread("never"));
+    let seq = history.append(&thread, user("first")).await.unwrap();
+    let (mut revision, mut held) = (Revision::at(seq), 0);
+    for round in 0..50 {
+        let message = user(&"x".repeat(if round == 7 { 100_000 } else { 500 }));
+        revision =
+            history.update(&thread, MessageUpdate::new(seq, revision, message)).await.unwrap().revision;
+        if round == 0 {
+            held = backend.bytes();
+        }
+    }
+    assert_eq!((backend.bytes(), revision.get()), (held, 51));
+    history.update(&never, MessageUpdate::new(seq, revision, user("no"))).await.unwrap_err();
+    assert_eq!(backend.bytes(), held);
+    history.erase().await.unwrap();
     assert_eq!(backend.bytes(), 0);
 }

@@ -86,7 +86,7 @@ impl Builder<'_> {
 
     /// Reads a part of Anthropic's format, or of AI SDK's.
     fn result_part(&mut self, part: &mut Draft) -> Result<()> {
-        let name = part.text("toolName");
+        let name = part.text("toolName").or_else(|| part.text("name"));
         let at = self.result(part, &["tool_use_id", "toolCallId"], Naming::Id, name.as_deref())?;
         let failed = ["is_error", "isError"].iter().filter_map(|name| part.get(name));
         self.message.tool_results[at].is_error = failed.into_iter().any(|failed| failed.get() == "true");

@@ -1,6 +1,6 @@
 //! ChatGPT: a tree of messages in `mapping`. The branch that ends at `current_node` is the conversation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use larder_kernel::{Error, Result, Timestamp, check};
 use serde_json::value::RawValue;
@@ -13,8 +13,12 @@ const KIND: &str = "content_type";
 
 pub(super) fn read(fields: &mut Fields) -> Result<Conversation> {
     let mapping = fields.take("mapping").ok_or_else(|| Error::invalid(PARSE, "mapping", "missing"))?;
-    let mut nodes: HashMap<_, _> = Fields::parse(mapping.get(), "mapping")?.into_iter().collect();
-    let mut next = Some(fields.take_text("current_node", "current_node")?);
+    let nodes: Vec<_> = Fields::parse(mapping.get(), "mapping")?.into_iter().collect();
+    let mut next = match fields.get("current_node").map(RawValue::get) {
+        None | Some("null") => last(&nodes),
+        Some(_) => Some(fields.take_text("current_node", "current_node")?),
+    };
+    let mut nodes: HashMap<_, _> = nodes.into_iter().collect();
     let mut branch = Vec::new();
     while let Some(id) = next {
         // Each node is taken once, so a circle ends.
@@ -40,6 +44,13 @@ pub(super) fn read(fields: &mut Fields) -> Result<Conversation> {
     Ok(conversation)
 }
 
+/// Returns the last node that is the parent of no other.
+fn last(nodes: &[(String, Box<RawValue>)]) -> Option<String> {
+    let parent = |node: &RawValue| Fields::parse(node.get(), "mapping").ok()?.get_text("parent");
+    let parents: HashSet<_> = nodes.iter().filter_map(|(_, node)| parent(node)).collect();
+    nodes.iter().rev().map(|(id, _)| id).find(|id| !parents.contains(*id)).cloned()
+}
+
 fn message_of(mut node: Fields) -> Option<Box<RawValue>> {
     node.take("message").filter(|message| message.get().starts_with('{'))
 }
@@ -52,9 +63,11 @@ fn turn(mut message: Fields, call: &mut Option<String>) -> Result<Option<Turn>> 
     let role = role
         .filter(|role| matches!(&**role, "system" | "user" | "assistant" | "tool"))
         .ok_or_else(|| Error::invalid(PARSE, "author.role", "not one of system, user, assistant and tool"))?;
-    let content = message.take("content").filter(|content| content.get().starts_with('{'));
-    let content =
-        content.map_or_else(|| Ok(Fields::default()), |content| Fields::parse(content.get(), "content"))?;
+    // A call that waits for its result at the next question has none.
+    if role == "user" {
+        *call = None;
+    }
+    let content = content_of(&mut message)?;
     let recipient = message.get_text("recipient").filter(|name| !name.is_empty() && name != "all");
     let id = message.get_text("id").filter(|id| !id.is_empty());
     let mut kept = 0;
@@ -96,6 +109,19 @@ fn turn(mut message: Fields, call: &mut Option<String>) -> Result<Option<Turn>> 
     let at = at.and_then(|seconds| format!("{:.0}", seconds * 1e6).parse().ok());
     let at = at.and_then(|micros| Timestamp::from_micros(micros).ok());
     Ok(Some(Turn { fields: message, at, kept }))
+}
+
+/// Takes the content. A text or a list becomes its parts.
+fn content_of(message: &mut Fields) -> Result<Fields> {
+    let mut content = Fields::default();
+    let Some(written) = message.take("content") else { return Ok(content) };
+    match written.get().as_bytes().first() {
+        Some(b'{') => return Fields::parse(written.get(), "content"),
+        Some(b'[') => content.push("parts", written),
+        Some(b'n') => {}
+        _ => content.push_value("parts", &[written])?,
+    }
+    Ok(content)
 }
 
 /// Returns the call of a message to a tool: its text is the arguments. Other fields stay in the call.
@@ -155,6 +181,12 @@ fn parts(mut content: Fields) -> Result<(Vec<Part>, Fields)> {
             match text(&item) {
                 Some(said) if said.is_empty() => {}
                 Some(said) => all.push(Part::Said(said)),
+                None if item.get() == "null" => {}
+                None if !item.get().starts_with('{') => {
+                    let mut part = Fields::default();
+                    part.push("value", item);
+                    all.push(typed("part", part)?);
+                }
                 None if name == "thoughts" => all.push(thought(Fields::parse(item.get(), "content")?)?),
                 None => {
                     let item = Fields::parse(item.get(), "content")?;

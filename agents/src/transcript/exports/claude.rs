@@ -64,7 +64,10 @@ fn turn(mut fields: Fields) -> Result<Option<Turn>> {
     let parts = len(&fields, "content");
     if parts == 0 {
         fields.take("content");
-        let said = if fields.has("text") { fields.take_text("text", "text")? } else { String::new() };
+        let said = match fields.get("text").map(|written| written.get()) {
+            None | Some("null") => String::new(),
+            Some(_) => fields.take_text("text", "text")?,
+        };
         if said.is_empty() && kept == 0 {
             return Ok(None);
         }

@@ -1,8 +1,8 @@
-use larder_kernel::{Role, ToolCall, ToolResult};
+use larder_kernel::{ChatMessage, Role, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::transcript::{TranscriptReport, parse_line, to_lines};
+use crate::transcript::{TranscriptReader, TranscriptReport, parse_line, to_lines};
 
 /// Reads one value, and checks that each message is written as a line that reads as the same message.
 fn read(value: &Value) -> (Vec<ChatMessage>, TranscriptReport) {
@@ -102,9 +102,9 @@ fn faults_of_chatgpt_are_named() {
     let mut circle = chatgpt();
     circle["mapping"]["root"]["parent"] = json!("d");
     assert!(refused(&circle).0.starts_with("mapping has no node"), "{:?}", refused(&circle));
-    let mut absent = chatgpt();
-    absent["current_node"] = Value::Null;
-    assert!(refused(&absent).0.starts_with("current_node"), "{:?}", refused(&absent));
+    let mut wrong = chatgpt();
+    wrong["current_node"] = json!(7);
+    assert!(refused(&wrong).0.starts_with("current_node"), "{:?}", refused(&wrong));
     let mut role = chatgpt();
     role["mapping"]["b"]["message"]["author"]["role"] = json!("critic");
     let (reason, at) = refused(&role);
@@ -215,4 +215,97 @@ fn one_conversation_is_chosen_by_number_or_id() {
 fn a_message_with_a_field_of_an_export_is_a_message() {
     let line = r#"{"role":"user","content":"Hello","mapping":{},"conversations":[]}"#;
     assert_eq!(to_lines(&parse_line(line).unwrap()).unwrap().len(), 1);
+}
+
+#[test]
+fn a_number_is_a_place_in_the_file_even_if_ids_are_numbers() {
+    let turn = |id: &str, text: &str| json!({"id": id, "conversations": [{"from": "human", "value": text}]});
+    let all = [turn("2", "first"), turn("1", "second")];
+    for (wanted, said) in [("1", "first"), ("2", "second")] {
+        let mut reader = TranscriptReader::new().conversation(wanted);
+        let read = all.iter().map(|value| reader.read(&value.to_string()).unwrap());
+        let texts: Vec<_> = read.flatten().map(|message| message.text).collect();
+        assert_eq!(texts, [said]);
+    }
+}
+
+#[test]
+fn a_chatgpt_conversation_without_a_current_node_ends_at_the_last_one() {
+    let texts = |export: &Value| {
+        let (messages, report) = read(export);
+        (
+            messages.iter().skip(1).map(|message| message.text.clone()).collect::<Vec<_>>(),
+            report.skipped_messages,
+        )
+    };
+    let mut export = chatgpt();
+    export["current_node"] = Value::Null;
+    assert_eq!(texts(&export), (vec!["A cat.".to_owned()], 2));
+    export.as_object_mut().unwrap().remove("current_node");
+    assert_eq!(texts(&export).1, 2);
+    assert_eq!(read(&json!({"mapping": {}, "current_node": null})).0, []);
+}
+
+#[test]
+fn contents_of_unknown_shape_in_chatgpt_are_kept() {
+    let export = json!({"current_node": "b", "mapping": {
+        "a": {"parent": null, "message": {"id": "a", "author": {"role": "user"}, "content": "bare"}},
+        "b": node("b", "a", "assistant", &json!({"content_type": "text", "parts": [null, 7, "seven"]})),
+    }});
+    let (messages, report) = read(&export);
+    assert_eq!(said(&messages[0]), (Role::User, "bare"));
+    assert_eq!(messages[1].text, "[part: {\"type\":\"part\",\"value\":7}]\nseven");
+    assert_eq!((report.kept_parts, report.skipped_messages), (1, 0));
+}
+
+#[test]
+fn a_call_of_chatgpt_is_not_answered_after_the_next_question() {
+    let mut call = node("a", "", "assistant", &json!({"content_type": "code", "text": "1 + 1"}));
+    call["parent"] = Value::Null;
+    call["message"]["recipient"] = json!("python");
+    let mut found = node("c", "b", "tool", &json!({"content_type": "text", "parts": ["A file."]}));
+    found["message"]["author"]["name"] = json!("file_search");
+    let export = json!({"current_node": "c", "mapping": {
+        "a": call,
+        "b": node("b", "a", "user", &json!({"content_type": "text", "parts": ["Stop."]})),
+        "c": found,
+    }});
+    assert_eq!(read(&export).0[2].tool_results, [ToolResult::new("larder-call-1", "A file.")]);
+}
+
+#[test]
+fn parallel_results_of_claude_without_ids_are_paired_by_name() {
+    let (messages, _) = read(&json!({"chat_messages": [{"sender": "assistant", "text": null, "content": [
+        {"type": "tool_use", "id": null, "name": "f", "input": {}},
+        {"type": "tool_use", "id": null, "name": "g", "input": {}},
+        {"type": "tool_result", "tool_use_id": null, "name": "g", "content": "of g"},
+        {"type": "tool_result", "tool_use_id": null, "name": "f", "content": "of f"},
+    ]}, {"sender": "human", "text": null, "content": []}]}));
+    let [first, second] = &*messages[0].tool_calls else { panic!("{messages:?}") };
+    let results = [ToolResult::new(&*second.id, "of g"), ToolResult::new(&*first.id, "of f")];
+    assert_eq!(messages[0].tool_results, results);
+}
+
+#[test]
+fn a_second_list_of_messages_is_another_conversation() {
+    let documents = ["first", "second"].map(|text| {
+        json!({"id": text, "messages": [
+        {"role": "user", "content": text}]})
+        .to_string()
+    });
+    let read = |wanted: Option<&str>| {
+        let mut reader = TranscriptReader::new();
+        if let Some(wanted) = wanted {
+            reader = reader.conversation(wanted);
+        }
+        let mut texts = Vec::new();
+        for document in &documents {
+            texts.extend(reader.read(document)?.into_iter().map(|message| message.text));
+        }
+        Ok::<_, Error>((texts, reader.report().conversations, reader.report().skipped_conversations))
+    };
+    assert!(read(None).unwrap_err().message().contains("a second conversation"));
+    for wanted in ["2", "second"] {
+        assert_eq!(read(Some(wanted)).unwrap(), (vec!["second".to_owned()], 2, 1), "{wanted}");
+    }
 }

@@ -81,3 +81,14 @@ fn a_value_of_no_format_names_the_three_closest() {
         assert_eq!(error.message(), format!("no known format; the closest are {expected}"), "{value}");
     }
 }
+
+#[test]
+fn items_of_remote_tools_are_kept() {
+    for kind in ["mcp_list_tools", "mcp_approval_request", "mcp_approval_response"] {
+        let item = format!(r#"{{"type":"{kind}","id":"m","name":"f","arguments":"{{}}"}}"#);
+        let mut reader = TranscriptReader::new();
+        let read = reader.read(&item).unwrap();
+        assert_eq!((read.len(), reader.report().kept_parts), (1, 1), "{kind}");
+        assert_eq!(crate::transcript::to_lines(&read[0]).unwrap().len(), 1);
+    }
+}

@@ -12,7 +12,7 @@ use super::write::revised;
 use crate::age::agtype;
 use crate::age::schema::{GraphName, or_empty};
 use crate::postgres::failure::Fallible;
-use crate::postgres::graph::upsert::{self, are_plain, check_ends, ends, in_order, written};
+use crate::postgres::graph::upsert::{self, Existing, are_plain, check_ends, ends, in_order, written};
 
 /// Writes relationships whose ends exist and stay until the transaction ends.
 pub(super) async fn write(
@@ -41,10 +41,6 @@ pub(super) async fn write(
     written.extend(upsert::written(&rows)?);
     in_order(operation, writes, &written)
 }
-
-/// The treatment of existing relationships: the columns to set, and the columns to return after the id, the
-/// revision and whether the relationship was created.
-type Existing = (&'static str, &'static str);
 
 /// Replaces the existing relationships.
 const REPLACE: Existing = (

@@ -13,7 +13,7 @@ use crate::age::agtype;
 use crate::age::schema::GraphName;
 use crate::postgres::encode;
 use crate::postgres::failure::Fallible;
-use crate::postgres::graph::upsert::{self, are_plain, in_order, written};
+use crate::postgres::graph::upsert::{self, Existing, are_plain, in_order, written};
 
 const OPERATION: &str = "graph.write_entities";
 
@@ -40,11 +40,10 @@ pub(super) async fn write_entities(
 ) -> Fallible<Vec<GraphWritten>> {
     let entities: Vec<&Entity> = writes.iter().map(|write| &write.entity).collect();
     if are_plain(writes) {
-        let rows = insert(connection, graph, &entities, revised!("excluded.properties")).await?;
+        let rows = insert(connection, graph, &entities, REPLACE).await?;
         return in_order(OPERATION, writes, &written(&rows)?);
     }
-    // Locks the existing entities and leaves them as they are.
-    let rows = insert(connection, graph, &entities, r#""Entity".properties"#).await?;
+    let rows = insert(connection, graph, &entities, HOLD).await?;
     let mut written = written(&rows)?;
     let mut stored = HashMap::new();
     for row in &rows {
@@ -56,13 +55,17 @@ pub(super) async fn write_entities(
     in_order(OPERATION, writes, &written)
 }
 
-/// Inserts the entities that do not exist, and gives the existing ones the properties `existing`. Rows are
-/// returned with the id, the revision, whether the entity was created, and the properties.
+/// Replaces the existing entities.
+const REPLACE: Existing = (concat!("properties = ", revised!("excluded.properties")), "");
+/// Locks the existing entities, leaves them as they are, and returns their properties.
+const HOLD: Existing = (r#"properties = "Entity".properties"#, concat!(", ", record!("\"Entity\"")));
+
+/// Inserts the entities that do not exist.
 async fn insert(
     connection: &mut PgConnection,
     graph: &GraphName,
     entities: &[&Entity],
-    existing: &'static str,
+    (set, returned): Existing,
 ) -> Fallible<Vec<PgRow>> {
     // This transaction locked an existing row before it replaced it, which shows in xmax.
     let sql = format!(
@@ -73,16 +76,16 @@ async fn insert(
             r#" FROM unnest($1::text[], $2::text[]) AS given (id, record)
                ORDER BY given.id COLLATE "C"
                ON CONFLICT ((ag_catalog.agtype_object_field_text(properties, 'id')) COLLATE "C")
-               DO UPDATE SET properties = {existing}
+               DO UPDATE SET {set}
                RETURNING "#,
             field!("\"Entity\"", "id"),
             ", ",
             revision!("\"Entity\""),
-            ", xmax = 0, ",
-            record!("\"Entity\"")
+            ", xmax = 0{returned}"
         ),
         name = graph.name,
-        existing = existing,
+        set = set,
+        returned = returned,
     );
     let (ids, records) = columns(entities.iter().copied());
     Ok(sqlx::query(AssertSqlSafe(sql)).bind(ids).bind(records).fetch_all(connection).await?)

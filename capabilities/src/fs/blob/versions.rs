@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use larder_agents::internal::{current_version, missing_version};
 use larder_kernel::{
     BlobGetOptions, BlobKey, BlobRead, BlobVersion, BlobVersionId, BlobVersions, Error, ErrorKind, Namespace,
     Outcome, Result,
@@ -32,15 +33,15 @@ pub(crate) const DELETE: &str = "blobs.delete_version";
 /// The earlier versions of a blob by their numbers, with their ids.
 type Numbers = BTreeMap<u64, String>;
 
-/// Returns the error for a version that does not exist.
-pub(crate) fn missing() -> Error {
-    Error::new(ErrorKind::NotFound, GET, "the version does not exist; list the versions of the key")
-        .with_field("blob_version")
-}
-
 fn numbers(folder: BorrowedFd<'_>) -> io::Result<Numbers> {
     let names = read_folder(folder)?;
     Ok(names.iter().filter_map(|(name, _)| decode_version(name.to_str().ok()?)).collect())
+}
+
+/// Returns the name of the file of an earlier version.
+fn file_of(folder: BorrowedFd<'_>, id: &str) -> io::Result<Option<String>> {
+    let found = numbers(folder)?.into_iter().find(|(_, kept)| kept == id);
+    Ok(found.map(|(number, id)| version_file(number, &id)))
 }
 
 /// Keeps the current file of a blob as an earlier version, for a write that then replaces or removes the
@@ -63,7 +64,8 @@ pub(super) fn keep(
     let versions = engine.make_folder(folder, &path.versions())?;
     let kept = numbers(versions.as_fd())?;
     if kept.values().any(|id| id == footer.etag.as_str()) {
-        return Ok(());
+        // A program that ended here before may not have flushed the name.
+        return flush(versions.as_fd()).and_then(|()| flush(folder));
     }
     let number = kept.last_key_value().map_or(1, |(number, _)| number + 1);
     let name = version_file(number, footer.etag.as_str());
@@ -85,9 +87,8 @@ pub(super) fn forget(
         return Ok(());
     }
     let Some(versions) = open_versions(engine, path)? else { return Ok(()) };
-    let found = numbers(versions.as_fd())?.into_iter().find(|(_, id)| id == footer.etag.as_str());
-    let Some((number, id)) = found else { return Ok(()) };
-    engine.remove(versions.as_fd(), &version_file(number, &id))?;
+    let Some(file) = file_of(versions.as_fd(), footer.etag.as_str())? else { return Ok(()) };
+    engine.remove(versions.as_fd(), &file)?;
     flush(versions.as_fd())?;
     engine.prune(&versions_of(path), path.folders.len());
     flush(folder)
@@ -106,11 +107,26 @@ fn open_versions(engine: &Engine, path: &BlobPath) -> io::Result<Option<OwnedFd>
     }
 }
 
-/// Opens the current file of a blob; `None` if it does not exist or is damaged.
-fn open_current(operation: &'static str, engine: &Engine, path: &BlobPath) -> Result<Option<(File, Footer)>> {
-    match read::open_blob(operation, engine, path) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt) => Ok(None),
-        other => other.map(Some),
+/// The current file of a blob.
+enum Current {
+    Missing,
+    /// Its tag is unknown, so it may be any version.
+    Damaged(Error),
+    Open(File, Footer),
+}
+
+impl Current {
+    fn open(operation: &'static str, engine: &Engine, path: &BlobPath) -> Result<Self> {
+        match read::open_blob(operation, engine, path) {
+            Ok((file, footer)) => Ok(Self::Open(file, footer)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::Missing),
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Self::Damaged(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is(&self, version: &str) -> bool {
+        matches!(self, Self::Open(_, footer) if footer.etag.as_str() == version)
     }
 }
 
@@ -131,16 +147,24 @@ fn all(engine: &Engine, path: &BlobPath) -> Result<Vec<Result<BlobVersion>>> {
         let id = BlobVersionId::new(footer.etag.as_str())?;
         Ok(BlobVersion::new(id, footer.size, footer.etag, footer.modified_at))
     };
-    let current = open_current(LIST, engine, path)?.map(|(_, footer)| footer);
-    let tag = current.as_ref().map(|footer| footer.etag.as_str().to_owned());
-    let mut versions: Vec<Result<BlobVersion>> =
-        current.into_iter().map(|footer| Ok(version(footer)?.with_current(true))).collect();
-    let Some(folder) = open_versions(engine, path).map_err(io)? else { return Ok(versions) };
-    for (number, id) in numbers(folder.as_fd()).map_err(io)?.into_iter().rev() {
-        if tag.as_ref() != Some(&id) {
-            let file = open_file(folder.as_fd(), &version_file(number, &id)).map_err(io)?;
-            versions.push(Footer::read(LIST, &file).and_then(version));
+    let current = Current::open(LIST, engine, path)?;
+    let mut versions: Vec<Result<BlobVersion>> = Vec::new();
+    if let Some(folder) = open_versions(engine, path).map_err(io)? {
+        for (number, id) in numbers(folder.as_fd()).map_err(io)?.into_iter().rev() {
+            if current.is(&id) {
+                continue;
+            }
+            match open_file(folder.as_fd(), &version_file(number, &id)) {
+                // An erasure removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                opened => versions.push(Footer::read(LIST, &opened.map_err(io)?).and_then(version)),
+            }
         }
+    }
+    match current {
+        Current::Missing => {}
+        Current::Damaged(error) => versions.insert(0, Err(error)),
+        Current::Open(_, footer) => versions.insert(0, version(footer).map(|it| it.with_current(true))),
     }
     Ok(versions)
 }
@@ -154,23 +178,23 @@ pub(crate) fn get(
 ) -> Result<BlobRead> {
     let path = blob_path(namespace, key);
     // The current file first: a write gives it its second name before it removes the first.
-    let current = open_current(GET, engine, &path)?;
-    let opened = match current.filter(|(_, footer)| footer.etag.as_str() == version.as_str()) {
-        Some(opened) => opened,
-        None => open_earlier(engine, &path, version)?,
+    let opened = match Current::open(GET, engine, &path)? {
+        Current::Open(file, footer) if footer.etag.as_str() == version.as_str() => (file, footer),
+        Current::Damaged(error) => open_earlier(engine, &path, version)
+            .map_err(|missing| if missing.kind() == ErrorKind::NotFound { error } else { missing })?,
+        Current::Missing | Current::Open(..) => open_earlier(engine, &path, version)?,
     };
     read::deliver(engine, key, opened, options).map_err(|error| error.in_operation(GET))
 }
 
 fn open_earlier(engine: &Engine, path: &BlobPath, version: &BlobVersionId) -> Result<(File, Footer)> {
     let io = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => missing(),
+        io::ErrorKind::NotFound => missing_version(),
         _ => failed(GET, error, Outcome::NotApplied),
     };
-    let folder = open_versions(engine, path).map_err(io)?.ok_or_else(missing)?;
-    let found = numbers(folder.as_fd()).map_err(io)?.into_iter().find(|(_, id)| id == version.as_str());
-    let (number, id) = found.ok_or_else(missing)?;
-    let file = open_file(folder.as_fd(), &version_file(number, &id)).map_err(io)?;
+    let folder = open_versions(engine, path).map_err(io)?.ok_or_else(missing_version)?;
+    let name = file_of(folder.as_fd(), version.as_str()).map_err(io)?.ok_or_else(missing_version)?;
+    let file = open_file(folder.as_fd(), &name).map_err(io)?;
     let footer = Footer::read(GET, &file)?;
     Ok((file, footer))
 }
@@ -200,15 +224,17 @@ fn remove(
     guard: LockGuard,
 ) -> Result<bool> {
     let io = |error| failed(DELETE, error, Outcome::NotApplied);
-    let current = open_current(DELETE, engine, path)?;
-    if current.is_some_and(|(_, footer)| footer.etag.as_str() == version.as_str()) {
-        let message = "the version is the current one; delete or overwrite the blob first";
-        return Err(Error::new(ErrorKind::Conflict, DELETE, message));
+    let current = Current::open(DELETE, engine, path)?;
+    if current.is(version.as_str()) {
+        return Err(current_version());
     }
-    let Some(folder) = open_versions(engine, path).map_err(io)? else { return Ok(false) };
-    let found = numbers(folder.as_fd()).map_err(io)?.into_iter().find(|(_, id)| id == version.as_str());
-    let Some((number, id)) = found else { return Ok(false) };
-    if !engine.remove(folder.as_fd(), &version_file(number, &id)).map_err(io)? {
+    let missing = || match current {
+        Current::Damaged(error) => Err(error.with_outcome(Outcome::NotApplied)),
+        Current::Missing | Current::Open(..) => Ok(false),
+    };
+    let Some(folder) = open_versions(engine, path).map_err(io)? else { return missing() };
+    let Some(file) = file_of(folder.as_fd(), version.as_str()).map_err(io)? else { return missing() };
+    if !engine.remove(folder.as_fd(), &file).map_err(io)? {
         return Ok(false);
     }
     let folders = versions_of(path);

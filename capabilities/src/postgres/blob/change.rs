@@ -1,5 +1,7 @@
 //! Changes that move no bytes: copies, renames, deletions, and the removal of contents without a blob.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use larder_kernel::{BlobInfo, BlobKey, Error, ErrorKind, Namespace, Outcome, RenameMode, Result};
 use sqlx::{PgConnection, Row};
@@ -13,6 +15,9 @@ use super::rows::{Address, Stored, missing, stored_columns};
 
 /// The number of blobs that one statement of an erasure deletes, and of contents that are read at a time.
 const ERASED_AT_ONCE: usize = 1_000;
+/// The number of times that an erasure looks for contents that others used, and the pause before the next.
+const SWEEPS_MAX: u32 = 200;
+const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) async fn copy(
     engine: &Engine,
@@ -169,15 +174,33 @@ pub(super) async fn erase(engine: &Engine, namespace: &Namespace) -> Result<()> 
             break;
         }
     }
-    let mut after = 0;
+    for _ in 0..SWEEPS_MAX {
+        if erase_contents(engine, namespace).await.map_err(repeatable)? {
+            return Ok(());
+        }
+        tokio::time::sleep(SWEEP_PAUSE).await;
+    }
+    let message = "another transaction uses bytes of the erased blobs; erase again";
+    Err(repeatable(Error::new(ErrorKind::Unavailable, OPERATION, message).with_outcome(Outcome::Unknown)))
+}
+
+/// Removes the contents that an erasure left. Returns false if others use some of them, such as the sweep of
+/// another program, which removes only a part.
+async fn erase_contents(engine: &Engine, namespace: &Namespace) -> Result<bool> {
+    const OPERATION: &str = "blobs.erase";
+    let (mut after, mut is_whole) = (0, true);
     loop {
         let left =
             engine.read(OPERATION, &(namespace, after), |sql, left| erased_contents(sql, *left)).await?;
-        let Some(last) = left.last() else { return Ok(()) };
+        let Some(last) = left.last() else { return Ok(is_whole) };
         after = *last;
         for content in left {
             let wanted = (namespace.as_str().to_owned(), content);
-            while engine.statement(OPERATION, &wanted, sweep).await.map_err(repeatable)? == Swept::More {}
+            let mut swept = Swept::More;
+            while swept == Swept::More {
+                swept = engine.statement(OPERATION, &wanted, sweep).await?;
+            }
+            is_whole &= swept != Swept::Busy;
         }
     }
 }

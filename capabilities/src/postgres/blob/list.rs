@@ -6,13 +6,14 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use larder_agents::internal::DamagedBlob;
 use larder_kernel::storage::key_value::prefix_end;
-use larder_kernel::{BlobEntries, BlobEntry, BlobKey, Error, ErrorKind, Namespace, Outcome, Result};
+use larder_kernel::{BlobEntries, BlobEntry, BlobKey, Error, Namespace, Result};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use super::super::decode::{parse_id, timestamp, unsigned};
 use super::super::engine::Engine;
 use super::super::failure::{Fallible, corrupt};
+use super::ended;
 use super::rows::etag;
 
 const OPERATION: &str = "blobs.list";
@@ -40,7 +41,7 @@ pub(super) fn list(
         let (reader, asked) = (engine.clone(), wanted.clone());
         // In a task, so that the statement ends even if nobody polls.
         let page = tokio::spawn(async move { reader.read(OPERATION, &asked, page).await });
-        let page = page.await.map_err(|_| ended())??;
+        let page = page.await.map_err(|_| ended(OPERATION))??;
         let next = page.last.map(|last| {
             wanted.after = last;
             (engine, wanted)
@@ -48,11 +49,6 @@ pub(super) fn list(
         Ok::<_, Error>(Some((page.entries, next)))
     });
     pages.map_ok(stream::iter).try_flatten().boxed()
-}
-
-fn ended() -> Error {
-    Error::new(ErrorKind::Unavailable, OPERATION, "the runtime is shutting down")
-        .with_outcome(Outcome::NotApplied)
 }
 
 struct Listed {

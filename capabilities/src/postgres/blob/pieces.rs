@@ -21,6 +21,11 @@ impl Pieces {
         Self { rest: Some(body.into_stream()), queue: VecDeque::new(), queued: 0 }
     }
 
+    /// Returns the number of bytes that were read and not taken.
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
     /// Reads the body until this many bytes are queued. Returns false if it ended before.
     pub(super) async fn fill(&mut self, bytes: usize) -> Result<bool> {
         while self.queued < bytes {

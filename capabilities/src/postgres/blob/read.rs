@@ -20,7 +20,7 @@ use super::super::engine::Engine;
 use super::super::failure::{Fallible, corrupt};
 use super::checksum::{Running, of_chunk, of_whole};
 use super::rows::{Address, Stored, missing, stored_columns};
-use super::{CHUNK_BYTES, STEP_CHUNKS};
+use super::{CHUNK_BYTES, STEP_CHUNKS, ended};
 
 const OPERATION: &str = "blobs.get";
 /// The number of statements that run ahead of the consumer.
@@ -154,7 +154,7 @@ impl ContentRead {
         while self.ready.is_empty() {
             self.start_steps();
             let Some(step) = self.ahead.pop_front() else { return Ok(None) };
-            self.ready = step.await.map_err(|_| ended())??.into();
+            self.ready = step.await.map_err(|_| ended(OPERATION))??.into();
         }
         let Some(bytes) = self.ready.pop_front() else { return Ok(None) };
         if let Some((so_far, expected)) = &mut self.whole {
@@ -179,11 +179,6 @@ impl ContentRead {
             self.left.start = end;
         }
     }
-}
-
-fn ended() -> Error {
-    Error::new(ErrorKind::Unavailable, OPERATION, "the runtime is shutting down")
-        .with_outcome(Outcome::NotApplied)
 }
 
 /// A range of a content, and the numbers of its chunks.

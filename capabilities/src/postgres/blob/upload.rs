@@ -52,7 +52,7 @@ impl Upload {
         })
     }
 
-    /// Writes the next chunks.
+    /// Writes the next chunks. Without chunks, it only reports that the write goes on.
     pub(super) async fn push(&mut self, chunks: Vec<Bytes>) -> Result<()> {
         let numbers = self.chunks..;
         let crcs =

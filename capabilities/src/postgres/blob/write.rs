@@ -1,5 +1,7 @@
 //! Writing: one statement for a small blob; chunks and then the row for a larger one.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, join};
 use larder_kernel::{
@@ -7,6 +9,7 @@ use larder_kernel::{
     Timestamp, UserMetadata,
 };
 use sqlx::{PgConnection, Row};
+use tokio::time::timeout;
 
 use super::super::decode::timestamp;
 use super::super::encode::{length, millis};
@@ -20,6 +23,8 @@ use super::{CHUNK_BYTES, READERS_MAX, STEP_CHUNKS};
 
 const OPERATION: &str = "blobs.put";
 const STEP_BYTES: usize = STEP_CHUNKS * CHUNK_BYTES;
+/// The time after which a write whose body is slow reports that it goes on.
+const RENEWED_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// The row of a blob to write.
 struct Put {
@@ -116,15 +121,30 @@ fn encode(metadata: &UserMetadata) -> Result<Option<String>> {
 /// Sends the chunks. The body is read during a statement.
 async fn send(engine: &Engine, namespace: &Namespace, mut pieces: Pieces) -> Result<Upload> {
     let mut upload = Upload::begin(engine, namespace).await?;
-    pieces.fill(STEP_BYTES).await?;
     loop {
+        fill(&mut upload, &mut pieces).await?;
         let chunks = pieces.take(STEP_CHUNKS);
         if chunks.is_empty() {
             return Ok(upload);
         }
-        let (pushed, filled) = join(upload.push(chunks), pieces.fill(STEP_BYTES)).await;
-        filled?;
+        let filled = timeout(RENEWED_AFTER, pieces.fill(STEP_BYTES));
+        let (pushed, filled) = join(upload.push(chunks), filled).await;
+        filled.unwrap_or(Ok(false))?;
         pushed?;
+    }
+}
+
+/// Reads the next step of the body. A slow body may take longer for it than the sweep keeps an abandoned
+/// write, so the write reports in between that it goes on.
+async fn fill(upload: &mut Upload, pieces: &mut Pieces) -> Result<()> {
+    loop {
+        let queued = pieces.queued();
+        let filled = timeout(RENEWED_AFTER, pieces.fill(STEP_BYTES)).await;
+        match filled {
+            Ok(filled) => return filled.map(drop),
+            Err(_) if pieces.queued() > queued => upload.push(Vec::new()).await?,
+            Err(_) => {}
+        }
     }
 }
 

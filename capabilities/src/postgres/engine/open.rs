@@ -7,7 +7,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use super::connect::connect;
-use super::{GRACE, OPEN, explain, silent, within};
+use super::explain::standby;
+use super::{GRACE, OPEN, silent, within};
 use crate::postgres::config::{PostgresConfig, Target};
 use crate::postgres::failure::{Failure, Fallible, is_refused_for_now, is_unknown_option, refuses_options};
 use crate::postgres::schema::Schema;
@@ -68,7 +69,7 @@ pub(super) async fn examine(
         let begin = session.settings.begin("READ COMMITTED", mode);
         let migrating = schema.migrate(&mut session.connection, config.migrate, begin, mode);
         if let Err(failure) = within(config.migrate_timeout, OPEN, migrating).await? {
-            return Err(explain(&mut session.connection, failure).await);
+            return Err(standby(&mut session.connection, failure).await);
         }
     }
     let _ = tokio::time::timeout(GRACE, session.connection.close()).await;

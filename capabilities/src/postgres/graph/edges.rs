@@ -7,7 +7,7 @@ use larder_kernel::{GraphWritten, Namespace, Relationship, RelationshipWrite};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use super::upsert::{self, are_plain, check_ends, ends, in_order, written};
+use super::upsert::{self, Existing, are_plain, check_ends, ends, in_order, written};
 use crate::postgres::decode;
 use crate::postgres::encode::metadata_text;
 use crate::postgres::failure::Fallible;
@@ -37,10 +37,6 @@ pub(super) async fn write(
     written.extend(upsert::written(&rows)?);
     in_order(operation, writes, &written)
 }
-
-/// The treatment of existing relationships: the columns to set, and the columns to return after the id, the
-/// revision and whether the relationship was created.
-type Existing = (&'static str, &'static str);
 
 /// Replaces the existing relationships.
 const REPLACE: Existing = (

@@ -11,7 +11,7 @@ use larder_kernel::{
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use super::upsert::{self, are_plain, in_order, written};
+use super::upsert::{self, Existing, are_plain, in_order, written};
 use crate::postgres::decode;
 use crate::postgres::encode::{self, metadata_text};
 use crate::postgres::failure::Fallible;
@@ -42,18 +42,20 @@ pub(super) async fn write_entities(
 }
 
 /// Replaces the existing entities.
-const REPLACE: &str = "entity_type = excluded.entity_type, properties = excluded.properties,
-    revision = nextval('larder.entity_revisions')";
-/// Locks the existing entities and leaves them as they are.
-const HOLD: &str = "revision = entities.revision";
+const REPLACE: Existing = (
+    "entity_type = excluded.entity_type, properties = excluded.properties,
+     revision = nextval('larder.entity_revisions')",
+    "",
+);
+/// Locks the existing entities, leaves them as they are, and returns their properties.
+const HOLD: Existing = ("revision = entities.revision", ", properties");
 
-/// Inserts the entities that do not exist. Rows are returned with the id, the revision, whether the entity
-/// was created, and the properties.
+/// Inserts the entities that do not exist.
 async fn insert(
     connection: &mut PgConnection,
     namespace: &Namespace,
     entities: &[&Entity],
-    existing: &'static str,
+    (set, returned): Existing,
 ) -> Fallible<Vec<PgRow>> {
     // A new row has the default of `replaced`. The system columns would show it too, but not for a
     // partitioned table.
@@ -61,8 +63,8 @@ async fn insert(
         r#"INSERT INTO larder.entities (namespace, id, entity_type, properties)
            SELECT $1, given.* FROM unnest($2::text[], $3::text[], $4::text[]) AS given (id, kind, properties)
            ORDER BY given.id COLLATE "C"
-           ON CONFLICT (namespace, id) DO UPDATE SET {existing}, replaced = true
-           RETURNING id, revision, NOT entities.replaced, properties"#
+           ON CONFLICT (namespace, id) DO UPDATE SET {set}, replaced = true
+           RETURNING id, revision, NOT entities.replaced{returned}"#
     );
     let (ids, types, properties) = columns(entities)?;
     Ok(sqlx::query(AssertSqlSafe(sql))

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use larder_kernel::{Error, HistoryEvent, HistoryEventKind, HistoryEvents, Result, Seq, StoredMessage};
+use larder_kernel::{
+    Error, HistoryEvent, HistoryEventKind, HistoryEvents, Result, Revision, Seq, StoredMessage,
+};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
@@ -95,18 +97,27 @@ fn page<'c>(
                  $4
                  ORDER BY m.seq LIMIT $5)
                 UNION ALL
-                (SELECT e.seq, e.kind, 0, e.thread_bytes, NULL, e.removed, e.run, e.up_to, e.seqs
+                (SELECT e.seq, e.kind, coalesce(u.bytes, 0), e.thread_bytes, u.body, e.removed, e.run,
+                    e.up_to, e.seqs
                  FROM larder.thread_events e
+                 LEFT JOIN LATERAL (
+                    SELECT m.seq, m.bytes, m.body FROM larder.messages m
+                    WHERE e.kind = 6 AND m.namespace = $1 AND m.thread = e.thread AND m.seq = e.up_to
+                        AND m.updated_by = e.seq
+                    LIMIT 1
+                 ) u ON true
                  WHERE e.namespace = $1 AND e.thread = (SELECT id FROM t) AND e.seq > $4
+                    AND (e.kind <> 6 OR u.seq IS NOT NULL)
                  ORDER BY e.seq LIMIT $5)
              ), cut AS (
                 SELECT *, sum(bytes) OVER (ORDER BY seq) - bytes AS before
                 FROM (SELECT * FROM happened ORDER BY seq LIMIT $5) first
              )
              SELECT c.seq, c.kind, c.thread_bytes, c.body, c.removed, c.run, c.up_to, p.seqs, p.bodies,
-                (SELECT generation FROM t), c.removed_seqs
+                (SELECT generation FROM t), c.removed_seqs, p.revisions
              FROM cut c LEFT JOIN LATERAL (
-                SELECT array_agg(m.seq ORDER BY m.seq) AS seqs, array_agg(m.body ORDER BY m.seq) AS bodies
+                SELECT array_agg(m.seq ORDER BY m.seq) AS seqs, array_agg(m.body ORDER BY m.seq) AS bodies,
+                    array_agg(coalesce(m.updated_by, m.placed_by) ORDER BY m.seq) AS revisions
                 FROM larder.messages m
                 WHERE c.kind = 3 AND m.namespace = $1 AND m.thread = (SELECT id FROM t) AND m.seq <= c.up_to
                     AND m.placed_by = c.seq
@@ -144,6 +155,11 @@ fn shown(row: &PgRow) -> Fallible<HistoryEvent> {
             let after = seqs(row)?.first().copied().ok_or_else(|| corrupt(OPERATION))?;
             HistoryEventKind::Rewound { after, removed }
         }
+        6 => HistoryEventKind::Updated {
+            of: Seq::new(row.try_get(6)?),
+            message: decode(row, 3)?,
+            thread_bytes,
+        },
         _ => return Err(corrupt(OPERATION).into()),
     };
     let event = HistoryEvent::new(Seq::new(row.try_get(0)?), kind);
@@ -160,11 +176,14 @@ fn seqs(row: &PgRow) -> Fallible<Vec<Seq>> {
 fn placed(row: &PgRow) -> Fallible<Vec<StoredMessage>> {
     let seqs: Vec<i64> = row.try_get::<Option<_>, _>(7)?.unwrap_or_default();
     let bodies: Vec<Vec<u8>> = row.try_get::<Option<_>, _>(8)?.unwrap_or_default();
+    let revisions: Vec<i64> = row.try_get::<Option<_>, _>(11)?.unwrap_or_default();
     seqs.into_iter()
         .zip(bodies)
-        .map(|(seq, body)| {
+        .zip(revisions)
+        .map(|((seq, body), revision)| {
             let message = crate::message::decode(&body).ok_or_else(|| corrupt(OPERATION))?;
-            Ok(StoredMessage::new(Seq::new(seq), message))
+            let message = StoredMessage::new(Seq::new(seq), message);
+            Ok(message.with_revision(Revision::at(Seq::new(revision))))
         })
         .collect()
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use larder_kernel::{
-    AgentId, AuthorTerms, ChatMessage, Namespace, PageRequest, Seq, StoredMessage, Thread, ThreadInfo,
+    AgentId, AuthorTerms, ChatMessage, Namespace, PageRequest, Revision, Seq, StoredMessage, Thread,
+    ThreadInfo,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
@@ -68,6 +69,7 @@ impl Seen {
         for row in rows {
             if let Some(seq) = row.try_get(0)? {
                 let message = StoredMessage::new(Seq::new(seq), decode(row, 1)?);
+                let message = message.with_revision(Revision::at(Seq::new(row.try_get(6)?)));
                 seen.messages.push(message.in_generation(generation));
             }
         }
@@ -108,10 +110,10 @@ macro_rules! select_messages {
             now_ms!(),
             " + t.ttl_ms AND NOT current_setting('transaction_read_only')::boolean THEN ",
             now_ms!(),
-            " END, t.generation, t.last_seq
+            " END, t.generation, t.last_seq, m.revision
              FROM larder.threads t LEFT JOIN LATERAL (
-                SELECT seq, body FROM (
-                    SELECT seq, body FROM larder.messages
+                SELECT seq, body, revision FROM (
+                    SELECT seq, body, coalesce(updated_by, placed_by, seq) AS revision FROM larder.messages
                     WHERE namespace = $1 AND thread = t.id AND (t.expires_ms IS NULL OR t.expires_ms > ",
             now_ms!(),
             ") ",
@@ -135,9 +137,10 @@ macro_rules! select_newest {
     ($most:literal) => {
         concat!(
             "SELECT seq, body,
-                (SELECT generation FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3)
+                (SELECT generation FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3),
+                revision
              FROM (
-                SELECT seq, body FROM larder.messages
+                SELECT seq, body, coalesce(updated_by, placed_by, seq) AS revision FROM larder.messages
                 WHERE namespace = $1 AND seq < $4 AND thread = (
                     SELECT id FROM larder.threads WHERE namespace = $1 AND agent = $2 AND session = $3
                         AND (expires_ms IS NULL OR (NOT ttl_refresh AND expires_ms > ",
@@ -224,6 +227,7 @@ async fn newest(sql: &mut PgConnection, wanted: &Wanted, before: i64) -> Fallibl
     let rows = query.bind(before).bind(length(wanted.limit)).fetch_all(sql).await?;
     let stored = |row: &PgRow| {
         let message = StoredMessage::new(Seq::new(row.try_get(0)?), decode(row, 1)?);
+        let message = message.with_revision(Revision::at(Seq::new(row.try_get(3)?)));
         Ok(message.in_generation(generation(row.try_get(2)?)))
     };
     rows.iter().rev().map(stored).collect()

@@ -2,8 +2,10 @@
 
 use futures_util::future::BoxFuture;
 use larder_kernel::limits::{BATCH_BYTES_MAX, POPPED_KEPT_MAX};
-use larder_kernel::storage::history::{check_if_last, check_remove_at, check_removed_bytes};
-use larder_kernel::{Error, ErrorKind, Outcome, Removal, RemovalTarget, Removed, Seq, StoredMessage};
+use larder_kernel::storage::history::{
+    check_if_last, check_remove_at, check_removed_bytes, used_for_another,
+};
+use larder_kernel::{Error, Outcome, Removal, RemovalTarget, Removed, Seq, StoredMessage};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
@@ -72,10 +74,7 @@ fn done(row: &PgRow, removal: &Removal) -> Fallible<Removed> {
     let last = Seq::new(row.try_get(2)?).in_generation(generation);
     match row.try_get::<i32, _>(0)? {
         0 => {}
-        1 => {
-            let message = "the idempotency key was used for another removal; use a new key";
-            return Err(Error::new(ErrorKind::Conflict, OPERATION, message).into());
-        }
+        1 => return Err(used_for_another(OPERATION).into()),
         2 => check_if_last(OPERATION, removal.if_last, last)?,
         3 => check_remove_at(removal, last)?,
         4 => check_removed_bytes(removal, count(row.try_get(6)?)?)?,

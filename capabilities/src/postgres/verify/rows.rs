@@ -87,12 +87,15 @@ const fn record(
 const CHECKS: &[RowCheck] = &[
     record(
         "threads",
-        "SELECT 'thread ' || namespace || ' ' || agent || '/' || session, namespace, agent, session
+        "SELECT 'thread ' || namespace || ' ' || agent || '/' || session, namespace, agent, session, fence
          FROM larder.threads",
         |row| {
             decode::id::<Namespace>(row, 1)?;
             decode::id::<AgentId>(row, 2)?;
-            decode::id::<SessionId>(row, 3).map(|_| None)
+            decode::id::<SessionId>(row, 3)?;
+            let fence: Option<i64> = row.try_get(4)?;
+            let negative = fence.filter(|fence| *fence < 0);
+            Ok(negative.map(|fence| format!("its fence is {fence}; fencing tokens begin with 0")))
         },
     ),
     record(

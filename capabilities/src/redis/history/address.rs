@@ -1,7 +1,7 @@
 //! The keys of a thread.
 
 use bytes::Bytes;
-use larder_kernel::{AgentId, Namespace, SessionId, Thread};
+use larder_kernel::{AgentId, FencingToken, Namespace, SessionId, Thread};
 
 use super::super::key::Entity;
 use super::super::script::Call;
@@ -66,4 +66,9 @@ impl Address {
 pub(super) fn named(name: &[u8]) -> Option<Thread> {
     let (agent, session) = std::str::from_utf8(name).ok()?.split_once('\0')?;
     Some(Thread { agent: AgentId::new(agent).ok()?, session: SessionId::new(session).ok()? })
+}
+
+/// Adds a fencing token to the arguments, or nothing.
+pub(super) fn with_fence(call: Call, fence: Option<FencingToken>) -> Call {
+    call.arg(fence.map(|token| token.to_string()).unwrap_or_default())
 }

@@ -11,14 +11,23 @@ local function full()
   return #page >= events_max or size >= bytes_max
 end
 
--- Returns the remaining messages of a replacement.
+-- Returns an event with the remaining messages of a replacement, or with the message of an update, if it is the message's last.
 local function left(event)
+  local update, of = string.match(event, '^(%d+) 6 %d+ (%-?%d+) ')
+  if update then
+    local message = redis.call('ZRANGEBYSCORE', MESSAGES, of, of)[1]
+    if not message or string.match(message, '^%-?%d+ %d+ %d+ %d+/(%d+) ') ~= update then
+      return nil
+    end
+    size = size + #message
+    return {event, message}
+  end
   local number, up_to, placed = string.match(event, '^(%d+) 3 %d+ (%d+) %d+ (%d+) ')
   local shown = {event}
   if number then
     local from, to = int(tonumber(up_to) - placed + 1), up_to
     for _, message in ipairs(redis.call('ZRANGEBYSCORE', MESSAGES, from, to)) do
-      if string.match(message, '^%-?%d+ %d+ %d+ (%d+) ') == number then
+      if string.match(message, '^%-?%d+ %d+ %d+ (%d+)[/ ]') == number then
         table.insert(shown, message)
         size = size + #message
       end
@@ -27,11 +36,20 @@ local function left(event)
   return shown
 end
 
-local others = redis.call('ZRANGEBYSCORE', EVENTS, '(' .. after, '+inf', 'LIMIT', 0, events_max)
-local at = 1
+local others, at, others_after = {}, 1, '(' .. after
+local function next_other()
+  if not others[at] and others_after then
+    others, at = redis.call('ZRANGEBYSCORE', EVENTS, others_after, '+inf', 'LIMIT', 0, events_max), 1
+    others_after = #others == events_max and '(' .. string.match(others[#others], '^%d+')
+  end
+  return others[at]
+end
 local function others_before(seq)
-  while others[at] and not full() and tonumber(string.match(others[at], '^%d+')) < seq do
-    table.insert(page, left(others[at]))
+  while not full() and next_other() and tonumber(string.match(others[at], '^%d+')) < seq do
+    local shown = left(others[at])
+    if shown then
+      table.insert(page, shown)
+    end
     at = at + 1
   end
 end

@@ -86,7 +86,7 @@ fn shown(answer: Value) -> Result<HistoryEvent> {
 }
 
 /// Parses an event that is not a message: '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'. A
-/// removal has its numbers in place of the run, and a rewind its position.
+/// removal has its numbers in place of the run, and a rewind its position. An update has its message.
 fn other(text: &str, messages: Vec<StoredMessage>) -> Option<HistoryEvent> {
     let mut fields = text.splitn(7, ' ');
     let mut number = || fields.next()?.parse::<i64>().ok();
@@ -105,6 +105,11 @@ fn other(text: &str, messages: Vec<StoredMessage>) -> Option<HistoryEvent> {
         },
         4 => HistoryEventKind::Removed { seqs: numbers(run)? },
         5 => HistoryEventKind::Rewound { after: *numbers(run)?.first()?, removed },
+        6 => HistoryEventKind::Updated {
+            of: Seq::new(up_to),
+            message: messages.into_iter().next()?.message,
+            thread_bytes: u64::try_from(thread_bytes).ok()?,
+        },
         _ => return None,
     };
     Some(HistoryEvent::new(Seq::new(seq), kind))

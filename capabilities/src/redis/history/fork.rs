@@ -16,12 +16,11 @@ use super::super::decode;
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
 use super::super::script::Call;
-use super::address::Address;
+use super::address::{Address, with_fence};
 use super::index::Index;
 use super::message::Entry;
 use super::read::{at_the_cap, before_write, untouched};
 use super::scripts::{COMMIT, DISCARD, SOURCE, STAGE};
-use super::write::with_fence;
 
 const OPERATION: &str = "history.fork";
 /// The maximum number of attempts of a fork whose source or target changes during the copy.

@@ -83,9 +83,8 @@ async fn walk(
             return Ok(None);
         }
         for message in step.messages {
-            let entry = Entry::parse(message)?;
-            let seq = Seq::new(entry.seq).in_generation(step.last.generation());
-            found.push(StoredMessage::new(seq, entry.into_message()?));
+            let stored = Entry::parse(message)?.into_stored()?;
+            found.push(stored.in_generation(step.last.generation()));
         }
         before = step.before;
         if before.is_none() || found.len() >= wanted.limit {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_kernel::{AgentRole, ChatMessage, Result, Seq, StoredMessage};
+use larder_kernel::{AgentRole, ChatMessage, Result, Revision, Seq, StoredMessage};
 use redis::Value;
 
 use super::super::decode;
@@ -68,6 +68,8 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
     /// The thread's size after it was written.
     pub(super) thread_bytes: u64,
+    /// The number of the write that gave the message its content.
+    revision: i64,
     stored: Vec<u8>,
     run_at: usize,
     body_at: usize,
@@ -83,11 +85,12 @@ impl Entry {
         let mut rest = stored.as_slice();
         let (seq, bytes) = (number(&mut rest)?, number(&mut rest)?);
         let thread_bytes = number(&mut rest)?;
-        number(&mut rest)?;
+        let (placed_by, updated_by) = writes(&mut rest)?;
+        let revision = [updated_by, placed_by].into_iter().find(|number| *number != 0).unwrap_or(seq);
         let run_at = stored.len() - rest.len();
         let body_at = run_at + rest.iter().position(|byte| *byte == 0)? + 1;
         let (bytes, thread_bytes) = (u64::try_from(bytes).ok()?, u64::try_from(thread_bytes).ok()?);
-        Some(Self { seq, bytes, thread_bytes, run_at, body_at, stored })
+        Some(Self { seq, bytes, thread_bytes, revision, run_at, body_at, stored })
     }
 
     pub(super) fn run(&self) -> &[u8] {
@@ -119,6 +122,11 @@ impl Entry {
         Columns { body, bytes, run: (!run.is_empty()).then_some(run), author, role }.check()
     }
 
+    pub(super) fn into_stored(self) -> Result<StoredMessage> {
+        let (seq, revision) = (Seq::new(self.seq), Revision::at(Seq::new(self.revision)));
+        Ok(StoredMessage::new(seq, self.into_message()?).with_revision(revision))
+    }
+
     pub(super) fn into_message(self) -> Result<Arc<ChatMessage>> {
         let message = self.message_at().and_then(|at| crate::message::decode_end(self.stored, at));
         message.ok_or_else(|| corrupt(OPERATION))
@@ -133,10 +141,19 @@ fn number(text: &mut &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// Parses the numbers of the replacement and of the last update that wrote a message; 0 if none did.
+fn writes(text: &mut &[u8]) -> Option<(i64, i64)> {
+    let end = text.iter().position(|byte| *byte == b' ')?;
+    let (numbers, rest) = text.split_at_checked(end)?;
+    *text = rest.get(1..)?;
+    let numbers = std::str::from_utf8(numbers).ok()?;
+    let (placed_by, updated_by) = numbers.split_once('/').unwrap_or((numbers, "0"));
+    Some((placed_by.parse().ok()?, updated_by.parse().ok()?))
+}
+
 /// Returns the message of a reply.
 pub(super) fn stored(answer: Value) -> Result<StoredMessage> {
-    let entry = Entry::parse(answer)?;
-    Ok(StoredMessage::new(Seq::new(entry.seq), entry.into_message()?))
+    Entry::parse(answer)?.into_stored()
 }
 
 #[cfg(test)]
@@ -152,6 +169,13 @@ mod tests {
         let entry = read(b"-3 5 17 9 a run \xc3\xa9\0{\"x\": 1}").unwrap();
         assert_eq!((entry.seq, entry.bytes, entry.thread_bytes), (-3, 5, 17));
         assert_eq!((entry.run(), entry.body()), ("a run é".as_bytes(), &b"{\"x\": 1}"[..]));
+        assert_eq!(entry.revision, 9);
+        let updated = read(b"3 5 17 0/12 run\0x").unwrap();
+        assert_eq!((updated.revision, updated.run(), updated.body()), (12, &b"run"[..], &b"x"[..]));
+        assert_eq!(
+            (read(b"3 5 17 9/12 \0x").unwrap().revision, read(b"3 5 17 0 \0x").unwrap().revision),
+            (12, 3)
+        );
         let entry = read(b"1 0 0 0 \0").unwrap();
         assert_eq!((entry.run(), entry.body()), (&b""[..], &b""[..]));
     }
@@ -179,7 +203,17 @@ mod tests {
 
     #[test]
     fn an_invalid_stored_message_is_refused() {
-        for foreign in ["", "1", "1 2 3 4", "1 2 3 4 run", "a 2 3 4 \0", "1 -2 3 4 \0", "1 2 3  \0"] {
+        for foreign in [
+            "",
+            "1",
+            "1 2 3 4",
+            "1 2 3 4 run",
+            "a 2 3 4 \0",
+            "1 -2 3 4 \0",
+            "1 2 3  \0",
+            "1 2 3 0/ \0",
+            "1 2 3 0/a \0",
+        ] {
             assert!(read(foreign.as_bytes()).is_none(), "{foreign:?}");
         }
     }

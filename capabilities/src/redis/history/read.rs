@@ -7,10 +7,9 @@ use redis::{Cmd, Value};
 use super::super::decode;
 use super::super::engine::Engine;
 use super::super::script::{Call, formats};
-use super::address::{Address, named};
+use super::address::{Address, named, with_fence};
 use super::message::stored;
 use super::scripts::SETTLE;
-use super::write::with_fence;
 
 /// An offset beyond the end of any thread.
 const OFFSET_MAX: u64 = 1 << 53;

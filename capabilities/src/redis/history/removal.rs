@@ -2,21 +2,21 @@
 
 use bytes::Bytes;
 use larder_kernel::limits::{BATCH_BYTES_MAX, POPPED_KEPT_MAX};
-use larder_kernel::storage::history::{check_if_last, check_remove_at, check_removed_bytes};
-use larder_kernel::{
-    Error, ErrorKind, IdempotencyKey, Outcome, Removal, RemovalTarget, Removed, Result, Seq,
+use larder_kernel::storage::history::{
+    check_if_last, check_remove_at, check_removed_bytes, used_for_another,
 };
+use larder_kernel::{Error, IdempotencyKey, Outcome, Removal, RemovalTarget, Removed, Result, Seq};
 use redis::Value;
 
 use super::super::decode;
 use super::super::failure::corrupt;
 use super::super::script::{Call, millis};
-use super::address::Address;
+use super::address::{Address, with_fence};
 use super::index::Index;
 use super::message::stored;
 use super::read::at_the_cap;
 use super::scripts::REMOVE;
-use super::write::{with_condition, with_fence};
+use super::write::with_condition;
 
 const OPERATION: &str = "history.remove";
 
@@ -54,10 +54,7 @@ pub(super) async fn remove(index: &Index, address: &Address, removal: &Removal) 
             // The script has removed the messages.
             in_operation(error).with_outcome(Outcome::Unknown)
         }),
-        2 => {
-            let message = "the idempotency key was used for another removal; use a new key";
-            Err(Error::new(ErrorKind::Conflict, OPERATION, message))
-        }
+        2 => Err(used_for_another(OPERATION)),
         3 => Err(at_the_cap(OPERATION)),
         4 | 5 => {
             let [last, generation] = decode::tuple(Value::Array(answer)).map_err(in_operation)?;

@@ -45,6 +45,7 @@ on_thread!(RETIRE, "retire.lua");
 on_thread!(SET_TTL, "set_ttl.lua");
 on_thread!(SETTLE, "settle.lua");
 on_thread!(SOURCE, "source.lua");
+on_thread!(UPDATE, "update.lua");
 on_thread!(WATCH, "watch.lua");
 
 alone!(APPEND_ONE, "append_one.lua");

@@ -3,16 +3,18 @@
 -- KEYS: 1 the thread's hash, 2 its messages, 3 the index of its runs, 4 its events that are not messages, 5 its
 -- replacements, 6 the refused tokens. ARGV[1] is the channel of its notifications.
 --
--- The hash holds the counters: `s` the greatest number, `c` that of the last clear, run clear, replacement or removal, `n` the
+-- The hash holds the counters: `s` the greatest number, `c` that of the last clear, run clear, replacement, removal or update, `n` the
 -- number of messages, `b` their bytes, `f` the format, `g` the generation, `i` present after the thread was registered in the index, `w` the end of
 -- the last subscription's notice, `x` the fence: the greatest fencing token with which a write succeeded. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
--- `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal.
+-- `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal or update.
 --
--- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. The body is
+-- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. After an update, '/' and the
+-- number of the last update follow <placed by>. The revision is the last of the three that is not 0. The body is
 -- 0x01 '<author>' NUL '<role>' NUL, each empty if the message has none, and the message, which may be compressed.
 -- Runs: sorted by their bytes, '<run>' NUL '<seq + 2^20, in 16 digits> <size>'. A replacement reaches 999 below 0.
 -- Events: sorted by their number, '<seq> <kind> <removed> <up to> <thread bytes> <placed> <run>'; kind 1 is a clear, 2
--- the clear of a run, 3 a replacement, 4 a removal, whose numbers take the place of the run, 5 a rewind, whose position does.
+-- the clear of a run, 3 a replacement, 4 a removal, whose numbers take the place of the run, 5 a rewind, whose position does,
+-- 6 an update, whose message is <up to>. It counts while the message names it as its last update.
 -- Replacements: the numbers of the replacement events, sorted by their `up to`.
 --
 -- A sorted set's scores are exact up to 2^53. Appends stop 2^20 before that, so that events always have a number.
@@ -155,7 +157,7 @@ end
 
 -- Returns the number, the size and the run of a stored message.
 local function header(message)
-  local seq, size, run = string.match(message, '^(%-?%d+) (%d+) %d+ %d+ ([^%z]*)%z')
+  local seq, size, run = string.match(message, '^(%-?%d+) (%d+) %d+ %d+/?%d* ([^%z]*)%z')
   return tonumber(seq), tonumber(size), run
 end
 

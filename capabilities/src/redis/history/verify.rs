@@ -50,6 +50,10 @@ pub(in super::super) async fn check(
     if head.contains_key(&b"s"[..]) && number(head, "f") != Some(FORMAT) {
         reader.add(Format, named, "its format number is another one, or missing");
     }
+    // Tokens are compared as text, so each has one form.
+    let fence = number(head, "x").filter(|fence| *fence >= 0).map(|fence| fence.to_string().into_bytes());
+    let stored = head.get(&b"x"[..]);
+    reader.expect(stored == fence.as_ref(), Record, named, "its fence is not a fencing token");
     let ends = number(head, "e");
     // The server has removed the messages of an expired thread, and the next call notes it.
     let has_expired = ends.is_some() && sums.messages == 0;
@@ -156,7 +160,7 @@ async fn events(reader: &Reader<'_>, place: &Place, last: i64) -> Result<()> {
         let text = text_of(&event);
         let fields: Vec<&str> = text.splitn(7, ' ').collect();
         let numbers: Vec<i64> = fields.iter().take(6).filter_map(|field| field.parse().ok()).collect();
-        let [seq, kind @ 1..=5, .., up_to, _, _] = numbers[..] else {
+        let [seq, kind @ 1..=6, .., up_to, _, _] = numbers[..] else {
             reader.add(Record, named, "it cannot be decoded");
             continue;
         };

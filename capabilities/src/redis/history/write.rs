@@ -11,7 +11,7 @@ use super::super::decode;
 use super::super::engine::Engine;
 use super::super::failure::corrupt;
 use super::super::script::{Call, millis};
-use super::address::Address;
+use super::address::{Address, with_fence};
 use super::fast_path::FastAppendCache;
 use super::index::Index;
 use super::message::Batch;
@@ -33,11 +33,6 @@ pub(super) fn with_condition(call: Call, if_last: Option<Seq>) -> Call {
     let number = if_last.map(|last| last.get().to_string()).unwrap_or_default();
     let generation = if_last.and_then(Seq::generation).map(|named| named.to_string()).unwrap_or_default();
     call.arg(number).arg(generation)
-}
-
-/// Adds a fencing token to the arguments, or nothing.
-pub(super) fn with_fence(call: Call, fence: Option<FencingToken>) -> Call {
-    call.arg(fence.map(|token| token.to_string()).unwrap_or_default())
 }
 
 /// The options of an append.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aws_sdk_s3::types::{BucketVersioningStatus, DeleteMarkerEntry, ObjectVersion};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use larder_agents::internal::{current_version, missing_version};
 use larder_kernel::{
     BlobGetOptions, BlobKey, BlobRead, BlobVersion, BlobVersionId, BlobVersions, Error, ErrorKind, Outcome,
     Result,
@@ -137,7 +138,7 @@ pub(crate) async fn get(
     options: BlobGetOptions,
 ) -> Result<BlobRead> {
     let read = read::get(engine, layout, key, Some(version.as_str()), options).await;
-    read.map_err(|error| if is_missing(&error) { missing() } else { error.in_operation(GET) })
+    read.map_err(|error| if is_missing(&error) { missing_version() } else { error.in_operation(GET) })
 }
 
 /// Returns `true` for the error of a version that does not exist. Servers refuse the ids of marks of
@@ -147,12 +148,6 @@ fn is_missing(error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unexpected | ErrorKind::Unsupported);
     let status = |status: u64| error.context().contains(&("status", status.into()));
     refused && error.field().is_none() && [400, 404, 405].into_iter().any(status)
-}
-
-/// Returns the error for a version that does not exist.
-pub(crate) fn missing() -> Error {
-    Error::new(ErrorKind::NotFound, GET, "the version does not exist; list the versions of the key")
-        .with_field("blob_version")
 }
 
 /// Deletes an object, or one version of it.
@@ -184,8 +179,7 @@ pub(crate) async fn delete(
             continue;
         }
         if found.current {
-            let message = "the version is the current one; delete or overwrite the blob first";
-            return Err(Error::new(ErrorKind::Conflict, DELETE, message));
+            return Err(current_version());
         }
         let id = Some(version.as_str().to_owned());
         remove(engine, DELETE, &layout.object(key), id).await?;

@@ -15,7 +15,7 @@ use super::super::failure::{Fallible, corrupt};
 use super::super::value::{count, now_ms};
 use super::message::{decode, stored};
 use super::removal::numbers;
-use super::thread::{Address, CLEARED, REMOVED, REPLACED, REWOUND, RUN_CLEARED, ThreadRow};
+use super::thread::{Address, CLEARED, REMOVED, REPLACED, REWOUND, RUN_CLEARED, ThreadRow, UPDATED};
 
 const OPERATION: &str = "history.subscribe";
 /// The maximum number of events in one page.
@@ -125,8 +125,12 @@ fn page(sql: &Connection, address: &Address, after: Seq) -> Fallible<VecDeque<Hi
             return Ok(page);
         }
         if event_seq == Some(seq) {
-            if let Some(row) = event.take() {
-                page.push_back(into_event(sql, thread.id, row)?.in_generation(thread.generation));
+            let shown = event.take().map(|row| into_event(sql, thread.id, row)).transpose()?.flatten();
+            if let Some(event) = shown {
+                if let HistoryEventKind::Updated { message, .. } = &event.kind {
+                    bytes = bytes.saturating_add(larder_kernel::check::size(message.size_bytes()));
+                }
+                page.push_back(event.in_generation(thread.generation));
             }
             event = next_event(&mut events)?;
         } else {
@@ -161,7 +165,8 @@ fn next_message(rows: &mut Rows<'_>) -> Fallible<Option<(HistoryEvent, u64)>> {
     Ok(Some((HistoryEvent::new(Seq::new(row.get(0)?), kind), count(row.get(3)?)?)))
 }
 
-fn into_event(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryEvent> {
+/// Returns an event as a subscriber receives it; `None` for an update that is no longer the message's last.
+fn into_event(sql: &Connection, thread: i64, row: EventRow) -> Fallible<Option<HistoryEvent>> {
     let removed = count(row.removed)?;
     let seqs = row.seqs.as_deref().map(numbers).transpose()?;
     let kind = match (row.kind, row.run, row.up_to, row.thread_bytes) {
@@ -178,9 +183,26 @@ fn into_event(sql: &Connection, thread: i64, row: EventRow) -> Fallible<HistoryE
             messages: replacement_messages(sql, thread, up_to, row.seq)?,
             thread_bytes: count(thread_bytes)?,
         },
+        (UPDATED, _, Some(of), Some(thread_bytes)) => {
+            let Some(message) = updated_message(sql, thread, of, row.seq)? else { return Ok(None) };
+            HistoryEventKind::Updated { of: Seq::new(of), message, thread_bytes: count(thread_bytes)? }
+        }
         _ => return Err(corrupt(OPERATION).into()),
     };
-    Ok(HistoryEvent::new(Seq::new(row.seq), kind))
+    Ok(Some(HistoryEvent::new(Seq::new(row.seq), kind)))
+}
+
+/// Returns the message of an update, unless it was removed or updated again.
+fn updated_message(
+    sql: &Connection,
+    thread: i64,
+    of: i64,
+    event: i64,
+) -> Fallible<Option<Arc<larder_kernel::ChatMessage>>> {
+    let mut statement =
+        sql.prepare_cached("SELECT body FROM messages WHERE thread = ?1 AND seq = ?2 AND updated_by = ?3")?;
+    let mut rows = statement.query([thread, of, event])?;
+    rows.next()?.map(|row| decode(row, 0)).transpose()
 }
 
 /// Returns the remaining messages of a replacement.
@@ -191,7 +213,8 @@ fn replacement_messages(
     event: i64,
 ) -> Fallible<Vec<larder_kernel::StoredMessage>> {
     let mut statement = sql.prepare_cached(
-        "SELECT seq, body FROM messages WHERE thread = ?1 AND seq <= ?2 AND placed_by = ?3 ORDER BY seq",
+        "SELECT seq, body, coalesce(updated_by, placed_by) FROM messages
+         WHERE thread = ?1 AND seq <= ?2 AND placed_by = ?3 ORDER BY seq",
     )?;
     let mut rows = statement.query([thread, up_to, event])?;
     let mut messages = Vec::new();

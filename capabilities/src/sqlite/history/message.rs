@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_kernel::{AgentRole, Author, ChatMessage, Result, RunId, Seq, StoredMessage};
+use larder_kernel::{AgentRole, Author, ChatMessage, Result, Revision, RunId, Seq, StoredMessage};
 use rusqlite::Row;
 
 use super::super::failure::{Fallible, corrupt};
@@ -21,7 +21,7 @@ impl Encoded {
         messages.iter().map(|message| Self::new(operation, message)).collect()
     }
 
-    fn new(operation: &'static str, message: &ChatMessage) -> Result<Self> {
+    pub(super) fn new(operation: &'static str, message: &ChatMessage) -> Result<Self> {
         let body = crate::message::encode(operation, message)?;
         Ok(Self {
             run: message.run.clone(),
@@ -49,7 +49,8 @@ pub(super) fn decode(row: &Row<'_>, column: usize) -> Fallible<Arc<ChatMessage>>
     Ok(body.and_then(crate::message::decode).ok_or_else(|| corrupt("history.read"))?)
 }
 
-/// Returns the message of a row that begins with `seq` and `body`.
+/// Returns the message of a row that begins with `seq`, `body` and the revision.
 pub(super) fn stored(row: &Row<'_>) -> Fallible<StoredMessage> {
-    Ok(StoredMessage::new(Seq::new(row.get(0)?), decode(row, 1)?))
+    let message = StoredMessage::new(Seq::new(row.get(0)?), decode(row, 1)?);
+    Ok(message.with_revision(Revision::at(Seq::new(row.get(2)?))))
 }

@@ -43,7 +43,7 @@ pub(super) struct Matching {
 
 /// Scans backwards from the newest message and skips the messages that the filter drops. The lists of names
 /// are JSON.
-pub(super) const MATCHING: &str = "SELECT seq, body FROM messages
+pub(super) const MATCHING: &str = "SELECT seq, body, coalesce(updated_by, placed_by, seq) FROM messages
      WHERE thread = ?1 AND seq < ?2
         AND (NOT ?4 OR author IN (SELECT value FROM json_each(?5)) OR author_role IN (SELECT value FROM \
         json_each(?6)))
@@ -51,7 +51,7 @@ pub(super) const MATCHING: &str = "SELECT seq, body FROM messages
         AND author_role NOT IN (SELECT value FROM json_each(?8))
      ORDER BY seq DESC LIMIT ?3";
 /// The same for exactly one included author, with the index.
-pub(super) const MATCHING_ONE: &str = "SELECT seq, body FROM messages
+pub(super) const MATCHING_ONE: &str = "SELECT seq, body, coalesce(updated_by, placed_by, seq) FROM messages
      WHERE thread = ?1 AND seq < ?2 AND author = ?4 AND author <> ''
         AND author NOT IN (SELECT value FROM json_each(?5))
         AND author_role NOT IN (SELECT value FROM json_each(?6))
@@ -158,6 +158,7 @@ fn read_thread(
     let mut messages = read(row.id)?;
     for message in &mut messages {
         message.seq = message.seq.in_generation(row.generation);
+        message.revision = message.revision.in_generation(row.generation);
     }
     Ok(ReadOutcome::Messages { messages, refresh: row.refresh(now_ms) })
 }
@@ -183,7 +184,8 @@ fn window(
     macro_rules! select {
         ($rest:literal) => {
             concat!(
-                "SELECT seq, CASE WHEN bytes <= ?4 THEN body END, bytes FROM messages WHERE thread = ?1 ",
+                "SELECT seq, CASE WHEN bytes <= ?4 THEN body END, coalesce(updated_by, placed_by, seq), bytes
+                 FROM messages WHERE thread = ?1 ",
                 $rest
             )
         };
@@ -202,7 +204,7 @@ fn window(
         let body = row.get_ref(1)?.as_blob_or_null().map_err(|_| corrupt("history.read"))?;
         let body = body.ok_or(Failure::BudgetExceeded)?;
         // A compressed body costs the time of the whole message.
-        budget.take(length(body.len()).max(row.get(2)?))?;
+        budget.take(length(body.len()).max(row.get(3)?))?;
         messages.push(stored(row)?);
     }
     if matches!(range, Range::Before(_)) {

@@ -1,8 +1,10 @@
 //! The removal of single messages: by number, after a position, and from the end.
 
 use larder_kernel::limits::POPPED_KEPT_MAX;
-use larder_kernel::storage::history::{check_if_last, check_remove_at, check_removed_bytes};
-use larder_kernel::{Error, ErrorKind, Removal, RemovalTarget, Removed, Result, Seq, StoredMessage};
+use larder_kernel::storage::history::{
+    check_if_last, check_remove_at, check_removed_bytes, used_for_another,
+};
+use larder_kernel::{Error, Removal, RemovalTarget, Removed, Result, Seq, StoredMessage};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::failure::{Fallible, corrupt};
@@ -46,7 +48,7 @@ pub(super) fn remove(sql: &Connection, address: &Address, removal: &Removal) -> 
     Ok(Ok(removed.in_generation(row.generation)))
 }
 
-/// Returns the first result of a removal with this key, or a conflict if it was another removal.
+/// Returns the first result of a removal with this key, or a conflict if it was another removal or an update.
 fn repeated(sql: &Connection, thread: i64, removal: &Removal) -> Fallible<Option<Result<Removed>>> {
     let Some(key) = &removal.idempotency_key else { return Ok(None) };
     let mut statement = sql.prepare_cached(
@@ -59,11 +61,10 @@ fn repeated(sql: &Connection, thread: i64, removal: &Removal) -> Fallible<Option
         .optional()?;
     let Some((digest, removed, last, seqs)) = found else { return Ok(None) };
     if digest != removal.digest() {
-        let message = "the idempotency key was used for another removal; use a new key";
-        return Ok(Some(Err(Error::new(ErrorKind::Conflict, OPERATION, message))));
+        return Ok(Some(Err(used_for_another(OPERATION))));
     }
     let mut statement = sql.prepare_cached(
-        "SELECT seq, body FROM popped_messages
+        "SELECT seq, body, seq FROM popped_messages
          WHERE thread = ?1 AND idempotency_key = ?2 AND kept_until_ms > ?3 ORDER BY seq",
     )?;
     let mut rows = statement.query(params![thread, key.as_str(), now_ms()])?;

@@ -3,7 +3,7 @@ mod laws;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use larder_kernel::{HistoryEventKind, HistoryProviderExt, IdempotencyKey, Store};
+use larder_kernel::{HistoryEventKind, HistoryProviderExt, IdempotencyKey, Revision, Store};
 use tempfile::TempDir;
 
 use super::super::{Sqlite, SqliteConfig};
@@ -355,4 +355,21 @@ async fn one_author_is_read_along_the_index_and_others_back_from_the_newest() {
     assert!(one.contains("messages_by_author (thread=? AND author=? AND seq<?)"), "{one}");
     assert!(any.contains("sqlite_autoindex_messages_1 (thread=? AND seq<?)"), "{any}");
     assert!(!one.contains("TEMP B-TREE") && !any.contains("TEMP B-TREE"), "{one}; {any}");
+}
+
+#[tokio::test]
+async fn many_updates_of_a_message_leave_one_event() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let seq = store.append(&thread(), text("first")).await.unwrap();
+    let mut revision = Revision::at(seq);
+    for round in 0..20 {
+        let update = MessageUpdate::new(seq, revision, text(&format!("secret {round}")));
+        revision = store.update(&thread(), update).await.unwrap().revision;
+    }
+    let count =
+        |sql: &Connection| Ok(sql.query_row("SELECT count(*) FROM thread_events", [], |row| row.get(0))?);
+    assert_eq!(revision.get(), 21);
+    let events: i64 = store.engine.read("test.count", count).await.unwrap();
+    assert_eq!(events, 1);
 }

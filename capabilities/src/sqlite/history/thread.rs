@@ -13,6 +13,7 @@ pub(super) const RUN_CLEARED: i64 = 2;
 pub(super) const REPLACED: i64 = 3;
 pub(super) const REMOVED: i64 = 4;
 pub(super) const REWOUND: i64 = 5;
+pub(super) const UPDATED: i64 = 6;
 
 /// The namespace and ids that identify a thread.
 pub(super) struct Address {

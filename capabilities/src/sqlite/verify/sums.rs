@@ -69,6 +69,13 @@ pub(super) const CHECKS: &[SqlCheck] = &[
         )),
     },
     SqlCheck {
+        kind: Record,
+        subject: "threads",
+        sql: "SELECT 'thread ' || namespace || ' ' || agent || '/' || session,
+                printf('its fence is %d; fencing tokens begin with 0', fence) FROM threads WHERE fence < 0",
+        repair: None,
+    },
+    SqlCheck {
         kind: Reference,
         subject: "messages",
         sql: "SELECT printf('message %d of thread row %d', seq, thread), 'its thread does not exist'

@@ -78,6 +78,7 @@ const PLANTED: &[Planted] = &[
     ("UPDATE threads SET bytes = 0 WHERE session = 's'", Counter, "thread n a/s", true),
     ("UPDATE threads SET live = 0", Counter, "thread n a/s", true),
     ("UPDATE threads SET last_seq = 1, changed_seq = 0", Counter, "thread n a/s", true),
+    ("UPDATE threads SET fence = -1 WHERE session = 's'", Record, "thread n a/s", false),
     ("DELETE FROM threads WHERE session = 's'", Reference, "message 2 of thread row 1", false),
     ("DELETE FROM threads WHERE session = 'cleared'", Reference, "event 2 of thread row 2", false),
     ("UPDATE messages SET body = x'00' WHERE seq = 2", Record, "message 2 of the thread n a/s", false),

@@ -18,6 +18,7 @@ use super::outage::namespace;
 use super::{drop_after, open, with_database};
 
 pub(crate) use memory::{
+    a_blob_goes_through_one_connection_in_both_directions,
     a_read_keeps_few_chunks_and_no_transaction_between_polls, a_write_keeps_few_pieces_of_its_body,
 };
 
@@ -29,7 +30,7 @@ fn key(text: &str) -> BlobKey {
 
 /// Returns bytes of which no two chunks are equal.
 fn body(seed: u8, bytes: usize) -> Bytes {
-    (0..bytes).map(|at| (at / CHUNK * 7 + at % 251) as u8 ^ seed).collect()
+    (0..bytes).map(|at| u8::try_from((at / CHUNK * 7 + at % 251) % 256).unwrap() ^ seed).collect()
 }
 
 async fn count(admin: &mut PgConnection, what: &str) -> i64 {
@@ -102,9 +103,26 @@ pub(crate) async fn a_reader_gets_the_old_bytes_for_ten_minutes_after_an_overwri
     .await;
 }
 
-/// Waits until a dropped write has removed its chunks.
+/// Waits until no session of the store is in a transaction or a statement.
+async fn until_idle(admin: &mut PgConnection, at_most: Duration) {
+    let busy = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+            AND (xact_start IS NOT NULL OR state <> 'idle')";
+    let idle = async {
+        while sqlx::query_scalar::<_, i64>(busy).fetch_one(&mut *admin).await.unwrap() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(at_most, idle).await.expect("a session stays busy");
+}
+
+/// Waits until no chunk and no content is left. A dropped beginning has no chunks, and its row stays for the
+/// sweep; the server may create it after the drop.
 async fn without_leftovers(admin: &mut PgConnection) -> bool {
-    for _ in 0..500 {
+    for _ in 0..6_000 {
+        let begun = "DELETE FROM larder.blob_leftovers l WHERE sweep_ms > 0 AND NOT EXISTS (
+            SELECT FROM larder.blob_chunks c WHERE c.content = l.content)";
+        run(admin, begun).await;
         if count(admin, "blob_chunks").await + count(admin, "blob_leftovers").await == 0 {
             return true;
         }
@@ -128,6 +146,12 @@ pub(crate) async fn a_dropped_or_failed_write_leaves_no_chunks() {
                 postgres.sweep().await.unwrap();
             }
         }
+        // The server may run the last dropped statement late.
+        until_idle(&mut admin, Duration::from_secs(60)).await;
+        if blobs.delete(&dropped).await.unwrap() {
+            run(&mut admin, "UPDATE larder.blob_leftovers SET sweep_ms = 1").await;
+            postgres.sweep().await.unwrap();
+        }
         let pieces: Vec<_> = (0..20).map(|_| Ok(full.slice(..CHUNK))).collect();
         let silent = stream::iter(pieces.clone()).chain(stream::pending());
         let put = blobs.put(&silent_key, BlobBody::stream(silent), BlobPutOptions::default());
@@ -140,13 +164,6 @@ pub(crate) async fn a_dropped_or_failed_write_leaves_no_chunks() {
         blobs.put_bytes(&key("there"), Bytes::from_static(b"small")).await.unwrap();
         let refused = blobs.put(&key("there"), full.clone().into(), absent).await.unwrap_err();
         assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Conflict, Outcome::NotApplied));
-        // A dropped beginning has no chunks, and its row waits for the sweep.
-        run(
-            &mut admin,
-            "DELETE FROM larder.blob_leftovers l WHERE sweep_ms > 0 AND NOT EXISTS (
-                SELECT FROM larder.blob_chunks c WHERE c.content = l.content)",
-        )
-        .await;
         assert!(without_leftovers(&mut admin).await);
         assert_eq!(count(&mut admin, "blobs").await, 1);
         postgres.close().await;
@@ -168,6 +185,15 @@ pub(crate) async fn an_abandoned_write_is_swept_after_an_hour_and_not_before() {
         )
         .await;
         assert_eq!(postgres.sweep().await.unwrap(), 0);
+        assert_eq!(count(&mut admin, "blob_chunks").await, 151);
+        // A push without chunks says that a slow write goes on.
+        run(
+            &mut admin,
+            "UPDATE larder.blob_leftovers SET sweep_ms = larder.now_ms() + 9000;
+            SELECT larder.blob_push('n', content, 151, '{}', '{}', 3600000) FROM larder.blob_leftovers",
+        )
+        .await;
+        assert_eq!(count(&mut admin, "blob_leftovers WHERE sweep_ms > larder.now_ms() + 3500000").await, 1);
         assert_eq!(count(&mut admin, "blob_chunks").await, 151);
         run(&mut admin, "UPDATE larder.blob_leftovers SET sweep_ms = sweep_ms - 3600000").await;
         // Another sweep uses the content.
@@ -201,19 +227,13 @@ pub(crate) async fn a_write_whose_chunks_are_lost_fails_and_changes_nothing() {
             "DELETE FROM larder.blob_chunks WHERE chunk = 2",
             "UPDATE larder.blob_leftovers SET sweep_ms = 1",
         ] {
-            let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-            let pieces = stream::unfold(receiver, |mut receiver| async move {
-                let piece: Bytes = receiver.recv().await?;
-                Some((Ok(piece), receiver))
-            });
-            let put = blobs.put(&k, BlobBody::stream(pieces), BlobPutOptions::default());
+            let (sender, body) = sent();
+            let put = blobs.put(&k, body, BlobPutOptions::default());
             let (put, ()) = futures_util::join!(put, async {
                 for chunk in 0..8 {
                     sender.send(full.slice(chunk * CHUNK..(chunk + 1) * CHUNK)).unwrap();
                 }
-                while count(&mut admin, "blob_chunks").await < 2 + 8 {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
+                until_chunks(&mut admin, 2 + 8).await;
                 run(&mut admin, loss).await;
                 postgres.sweep().await.unwrap();
                 sender.send(full.slice(8 * CHUNK..)).unwrap();
@@ -227,8 +247,83 @@ pub(crate) async fn a_write_whose_chunks_are_lost_fails_and_changes_nothing() {
             );
             assert!(error.message().contains("write the blob again"), "{error}");
             assert!(blobs.get_bytes(&k).await.unwrap() == old);
-            run(&mut admin, "DELETE FROM larder.blob_chunks WHERE content > 1").await;
+            run(
+                &mut admin,
+                "DELETE FROM larder.blob_chunks WHERE content <> (SELECT content FROM larder.blobs)",
+            )
+            .await;
         }
+        postgres.close().await;
+    })
+    .await;
+}
+
+/// A body whose pieces a test sends one by one.
+fn sent() -> (tokio::sync::mpsc::UnboundedSender<Bytes>, BlobBody) {
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    let pieces = stream::unfold(receiver, |mut receiver| async move {
+        let piece: Bytes = receiver.recv().await?;
+        Some((Ok(piece), receiver))
+    });
+    (sender, BlobBody::stream(pieces))
+}
+
+async fn until_chunks(admin: &mut PgConnection, chunks: i64) {
+    while count(admin, "blob_chunks").await < chunks {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A server that crashes also forgets the numbers that it drew for commits that were not flushed.
+pub(crate) async fn a_write_from_before_a_crash_never_gets_the_content_of_a_later_one() {
+    with_database("blob_crashed", async |url: String| {
+        let (postgres, blobs, mut admin) = setup(&url).await;
+        let (before, after) = (body(1, 12 * CHUNK), body(2, 12 * CHUNK));
+        let ((old_sender, old_body), (new_sender, new_body)) = (sent(), sent());
+        let (old_key, new_key) = (key("before"), key("after"));
+        let old = blobs.put(&old_key, old_body, BlobPutOptions::default());
+        let new = blobs.put(&new_key, new_body, BlobPutOptions::default());
+        let sending = async {
+            old_sender.send(before.slice(..4 * CHUNK)).unwrap();
+            until_chunks(&mut admin, 4).await;
+            run(
+                &mut admin,
+                "DELETE FROM larder.blob_chunks; DELETE FROM larder.blob_leftovers;
+                SELECT setval('larder.blob_numbers', 1, false)",
+            )
+            .await;
+            // The later write begins now, because its body was empty before.
+            new_sender.send(after.slice(..4 * CHUNK)).unwrap();
+            until_chunks(&mut admin, 4).await;
+            old_sender.send(before.slice(4 * CHUNK..)).unwrap();
+            drop(old_sender);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            new_sender.send(after.slice(4 * CHUNK..)).unwrap();
+            drop(new_sender);
+        };
+        let (old, new, ()) = futures_util::join!(old, new, sending);
+        let error = old.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::NotApplied), "{error}");
+        new.unwrap();
+        assert!(blobs.get_bytes(&new_key).await.unwrap() == after);
+        postgres.close().await;
+    })
+    .await;
+}
+
+pub(crate) async fn an_erasure_removes_the_bytes_that_a_sweep_uses() {
+    with_database("blob_erased", async |url: String| {
+        let (postgres, blobs, mut admin) = setup(&url).await;
+        blobs.put_bytes(&key("large"), body(1, 9 * CHUNK)).await.unwrap();
+        blobs.delete(&key("large")).await.unwrap();
+        run(&mut admin, "UPDATE larder.blob_leftovers SET sweep_ms = 0").await;
+        run(&mut admin, "BEGIN; SELECT FROM larder.blob_leftovers FOR UPDATE").await;
+        let (erased, ()) = futures_util::join!(blobs.erase(), async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            run(&mut admin, "COMMIT").await;
+        });
+        erased.unwrap();
+        assert_eq!(count(&mut admin, "blob_chunks").await, 0);
         postgres.close().await;
     })
     .await;

@@ -7,8 +7,8 @@ use larder_capabilities::postgres::{Postgres, PostgresConfig};
 use larder_kernel::{
     BoardId, BucketName, ChatMessage, CollectionName, Document, DocumentId, Embedding, Entity, EntityId,
     EntityType, ErrorKind, GraphStore, HistoryProvider, HistoryProviderExt, Key, KeyValueStore,
-    KeyValueStoreExt, KeyValueWrite, Namespace, NewBoard, NewTask, Outcome, PutMode, Result, RunId, Seq,
-    Store, TaskId, TaskStore, Thread, Ttl, VectorStore, WorkerId,
+    KeyValueStoreExt, KeyValueWrite, Namespace, NewBoard, NewTask, Outcome, PutMode, RelationshipId, Result,
+    RunId, Seq, Store, TaskId, TaskStore, Thread, Ttl, VectorStore, WorkerId,
 };
 use sqlx::{Connection, PgConnection};
 
@@ -103,7 +103,7 @@ fn assert_refused(written: Result<()>, call: usize) {
         "{call} {error}"
     );
     assert!(
-        error.message().contains("has format 18; this release supports up to format 17"),
+        error.message().contains("has format 21; this release supports up to format 20"),
         "{call} {error}"
     );
     assert!(error.message().contains("`larder load` into a new database"), "{error}");
@@ -149,6 +149,31 @@ pub(crate) async fn a_running_program_does_not_write_after_a_newer_one_upgraded_
         let tasks = newer.tasks(namespace());
         let task = NewTask::new(TaskId::new("t").unwrap(), "title");
         tasks.create_task_list(&board(), NewBoard::new(vec![task])).await.unwrap();
+    })
+    .await;
+}
+
+/// A newer schema may have other functions and columns, so that a statement of a running program fails before
+/// it compares the formats.
+pub(crate) async fn a_running_program_is_refused_by_number_where_the_newer_schema_lacks_a_function() {
+    with_database("lacking", async |url: String| {
+        let older = open(&url).await.unwrap();
+        append(&older, "first").await.unwrap();
+        let mut admin = PgConnection::connect(&url).await.unwrap();
+        let newer =
+            "DROP FUNCTION larder.clear_thread; ALTER TABLE larder.relationships RENAME COLUMN revision TO r";
+        sqlx::raw_sql(newer).execute(&mut admin).await.unwrap();
+        // A schema of the same format is damaged.
+        let history = older.history(namespace());
+        let damaged = history.clear(&thread("first"), None).await.unwrap_err();
+        assert_eq!(damaged.kind(), ErrorKind::Unexpected, "{damaged}");
+        let raise = "UPDATE larder.schema_version SET version = version + 1";
+        sqlx::raw_sql(raise).execute(&mut admin).await.unwrap();
+        assert_refused(history.clear(&thread("first"), None).await.map(drop), 0);
+        let read =
+            older.graph(namespace()).get_stored_relationships(&[RelationshipId::new("r").unwrap()]).await;
+        assert_refused(read.map(drop), 1);
+        assert_eq!(history.tail(&thread("first"), None, 10).await.unwrap().len(), 1);
     })
     .await;
 }

@@ -26,6 +26,7 @@ pub(crate) const BASELINE: &str = concat!(
     include_str!("../../../migrations/postgres/0017_fences.sql"),
     include_str!("../../../migrations/postgres/0018_relationship_revisions.sql"),
     include_str!("../../../migrations/postgres/0019_blobs.sql"),
+    include_str!("../../../migrations/postgres/0020_message_updates.sql"),
 );
 const DOCS: &str = include_str!("../../../../guide/src/postgres-partitions.md");
 

@@ -17,6 +17,7 @@ const PLANTED: &[Planted<&str>] = &[
     ("UPDATE larder.threads SET last_seq = 1, changed_seq = 0", Counter, "thread n a/s"),
     ("UPDATE larder.threads SET changed_seq = 99 WHERE session = 's'", Counter, "thread n a/s"),
     ("UPDATE larder.threads SET sweep_ms = NULL WHERE session = 'ending'", Index, "thread n a/ending"),
+    ("UPDATE larder.threads SET fence = -1 WHERE session = 's'", Record, "thread n a/s"),
     ("DELETE FROM larder.threads WHERE session = 's'", Reference, "message 2 of thread row"),
     ("DELETE FROM larder.threads WHERE session = 'cleared'", Reference, "event 3 of thread row"),
     ("UPDATE larder.messages SET body = '\\x00' WHERE seq = 2", Record, "message 2 of the thread n a/s"),
@@ -56,7 +57,11 @@ const PLANTED: &[Planted<&str>] = &[
     ("UPDATE larder.blobs SET size = size - 262144 WHERE key = 'large'", Record, "blob n large"),
     ("UPDATE larder.blobs SET content = NULL WHERE key = 'large'", Record, "blob n large"),
     ("UPDATE larder.blobs SET crc = 0 WHERE key = 'large'", Checksum, "blob n large"),
-    ("DELETE FROM larder.blobs WHERE content IS NOT NULL", Reference, "content 2 in n"),
+    (
+        "DELETE FROM larder.blobs WHERE content IS NOT NULL; UPDATE larder.blob_chunks SET content = 2",
+        Reference,
+        "content 2 in n",
+    ),
     ("DELETE FROM larder.blob_chunks WHERE chunk = 1", Record, "blob n copy"),
     ("DELETE FROM larder.blob_chunks", Record, "blob n copy"),
     (

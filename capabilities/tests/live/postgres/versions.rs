@@ -3,7 +3,10 @@
 use larder_capabilities::diagnose::{CheckStatus, Findings};
 use larder_capabilities::driver::Location;
 use larder_capabilities::postgres::PostgresConfig;
-use larder_kernel::{ErrorKind, Outcome};
+use larder_kernel::{
+    AppendOptions, ChatMessage, ErrorKind, FencingToken, GraphCondition, GraphStore, HistoryProvider,
+    HistoryProviderExt, Namespace, Outcome, RelationshipId, RelationshipWrite, StoredRelationship, Thread,
+};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::{open, with_database};
@@ -72,25 +75,29 @@ pub(crate) async fn a_new_database_has_the_recorded_schema() {
     with_database("listing", async |url: String| {
         open(&url).await.unwrap().close().await;
         let mut admin = PgConnection::connect(&url).await.unwrap();
-        let found = listing(&mut admin).await;
         if std::env::var_os("LARDER_TEST_LISTING").is_some() {
             let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/postgres/schema.txt");
-            std::fs::write(file, &found).unwrap();
+            std::fs::write(file, listing(&mut admin).await).unwrap();
             return;
         }
-        let lz4: bool = sqlx::query_scalar(
-            "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'",
-        )
-        .fetch_one(&mut admin)
-        .await
-        .unwrap();
-        let expected = if lz4 { LISTING.to_owned() } else { LISTING.replace(" lz4", "") };
-        for (found, expected) in found.lines().zip(expected.lines()) {
-            assert_eq!(found, expected);
-        }
-        assert_eq!(found.lines().count(), expected.lines().count());
+        assert_recorded(&mut admin).await;
     })
     .await;
+}
+
+async fn assert_recorded(admin: &mut PgConnection) {
+    let lz4: bool = sqlx::query_scalar(
+        "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'",
+    )
+    .fetch_one(&mut *admin)
+    .await
+    .unwrap();
+    let expected = if lz4 { LISTING.to_owned() } else { LISTING.replace(" lz4", "") };
+    let found = listing(admin).await;
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
 }
 
 /// An upgrade that this release no longer has must not be mistaken for one that it has.
@@ -136,6 +143,57 @@ pub(crate) async fn an_older_schema_is_refused_by_name_and_not_changed() {
     .await;
 }
 
+/// Every format that this release opens, with a thread and a relationship.
+pub(crate) async fn a_database_of_each_older_format_is_upgraded_to_the_recorded_schema() {
+    let mut steps = super::schema::BASELINE.split("-- Version ");
+    let baseline = steps.next().unwrap();
+    let steps: Vec<String> = steps.map(|step| format!("-- {step}")).collect();
+    for done in 0..steps.len() {
+        with_database(&format!("from{done}"), async |url: String| {
+            let mut admin = PgConnection::connect(&url).await.unwrap();
+            let version = BASELINE + i64::try_from(done).unwrap();
+            let make = format!(
+                "CREATE SCHEMA larder;
+                 CREATE TABLE larder.schema_version (
+                    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), version bigint NOT NULL);
+                 INSERT INTO larder.schema_version (version) VALUES ({version});"
+            );
+            run(&mut admin, make).await;
+            run(&mut admin, baseline.to_owned()).await;
+            for step in &steps[..done] {
+                run(&mut admin, step.clone()).await;
+            }
+            let rows = "INSERT INTO larder.threads (namespace, agent, session) VALUES ('n', 'a', 's');
+                 INSERT INTO larder.entities (namespace, id, entity_type, properties)
+                 VALUES ('n', 'e', 't', '{}');
+                 INSERT INTO larder.relationships
+                    (namespace, id, relationship_type, source, target, properties)
+                 VALUES ('n', 'r', 't', 'e', 'e', '{}'), ('n', 's', 't', 'e', 'e', '{}')";
+            run(&mut admin, rows.to_owned()).await;
+            let checked = open(&format!("{url}?migrate=check")).await.unwrap_err();
+            assert_eq!(checked.kind(), ErrorKind::Unsupported);
+            let postgres = open(&url).await.unwrap();
+            assert_recorded(&mut admin).await;
+            let namespace = Namespace::new("n").unwrap();
+            let (history, thread) = (postgres.history(namespace.clone()), Thread::new("a", "s").unwrap());
+            let fenced = AppendOptions::default().with_fence(FencingToken::new(3));
+            history.append_many(&thread, vec![ChatMessage::user("1")], fenced).await.unwrap();
+            let refused = history.append(&thread, ChatMessage::user("2")).await.unwrap_err();
+            assert_eq!((refused.kind(), refused.field()), (ErrorKind::Conflict, Some("fence")), "{version}");
+            let graph = postgres.graph(namespace);
+            let ids = ["r", "s"].map(|id| RelationshipId::new(id).unwrap());
+            for stored in graph.get_stored_relationships(&ids).await.unwrap() {
+                let StoredRelationship { relationship, revision, .. } = stored.unwrap();
+                let write = RelationshipWrite::merge(relationship);
+                let write = write.with_condition(GraphCondition::AtRevision(revision));
+                assert!(graph.write_relationships(vec![write]).await.unwrap()[0].revision > revision);
+            }
+            postgres.close().await;
+        })
+        .await;
+    }
+}
+
 /// The files of the baseline, as this release creates it.
 const BASELINE_TABLES: [&str; 4] = [
     include_str!("../../../migrations/postgres/0012_baseline_1_threads.sql"),
@@ -145,7 +203,7 @@ const BASELINE_TABLES: [&str; 4] = [
 ];
 
 pub(crate) async fn an_upgrade_draws_a_generation_for_each_thread_bucket_and_board() {
-    with_database("upgraded", async |url: String| {
+    with_database("generations", async |url: String| {
         let mut admin = PgConnection::connect(&url).await.unwrap();
         let make = "CREATE SCHEMA larder;
              CREATE TABLE larder.schema_version (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

@@ -14,6 +14,8 @@ const PLANTED: &[Planted<&str>] = &[
     ("HSET T:head s 1", Counter, "thread n a/s"),
     ("HSET T:head c 99", Counter, "thread n a/s"),
     ("HSET T:head f 77", Format, "thread n a/s"),
+    ("HSET T:head x -1", Record, "thread n a/s"),
+    ("HSET T:head x 007", Record, "thread n a/s"),
     ("DEL T:head", Reference, "thread n a/s"),
     ("HDEL T:head i", Index, "thread n a/s"),
     ("ZADD T:messages 9 odd", Record, "message 9 of the thread n a/s"),

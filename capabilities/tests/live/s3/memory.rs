@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use larder_capabilities::s3::{S3BlobStore, S3Config};
 use larder_kernel::{BlobBody, BlobGetOptions, BlobKey, BlobPutOptions, BlobStore, Namespace};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::held::Held;
 
 const MIB: u64 = 1024 * 1024;
 const BLOB_BYTES: u64 = 256 * MIB;
@@ -21,40 +22,6 @@ const IN_FLIGHT: u64 = 8;
 /// Bytes of a chunk of a stream. A part ends where a chunk ends; otherwise two parts would each hold the
 /// shared chunk.
 const PIECE_BYTES: u64 = MIB;
-
-/// The bytes that the store received and still holds.
-#[derive(Debug, Default)]
-struct Held {
-    now: AtomicU64,
-    most: AtomicU64,
-}
-
-/// A chunk that reports when its last reference is dropped.
-struct Piece {
-    bytes: Vec<u8>,
-    held: Arc<Held>,
-}
-
-impl Piece {
-    fn given(bytes: u64, held: &Arc<Held>) -> Bytes {
-        let now = held.now.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        held.most.fetch_max(now, Ordering::SeqCst);
-        let bytes = vec![7; usize::try_from(bytes).unwrap()];
-        Bytes::from_owner(Self { bytes, held: Arc::clone(held) })
-    }
-}
-
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Piece {
-    fn drop(&mut self) {
-        self.held.now.fetch_sub(self.bytes.len() as u64, Ordering::SeqCst);
-    }
-}
 
 /// The messages between the server and the test.
 #[derive(Debug, Default)]
@@ -180,7 +147,7 @@ pub(super) async fn a_large_write_holds_the_parts_in_flight_and_no_more() {
     let counts = Arc::new(Counts::default());
     let store = serve(Arc::clone(&counts)).await;
     let held = Arc::clone(&counts.held);
-    let pieces = (0..BLOB_BYTES / PIECE_BYTES).map(move |_| Ok(Piece::given(PIECE_BYTES, &held)));
+    let pieces = (0..BLOB_BYTES / PIECE_BYTES).map(move |_| Ok(held.piece(PIECE_BYTES)));
     let body = BlobBody::stream(futures_util::stream::iter(pieces));
     let key = BlobKey::new("large").unwrap();
     let written = store.put(&key, body, BlobPutOptions::default()).await.unwrap();

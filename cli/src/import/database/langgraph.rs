@@ -16,6 +16,8 @@ const NEWEST: &str = "SELECT type, checkpoint FROM checkpoints WHERE thread_id =
 const CHANNEL: &str = "messages";
 /// The codes with which LangGraph writes objects of Python: a list of module, class and arguments.
 const OBJECTS: std::ops::RangeInclusive<i8> = 0..=5;
+/// The maximum nesting of a message. The reader of lines refuses more.
+const LEVELS_MAX: usize = 127;
 
 pub(super) fn read(database: &Connection, wanted: Option<&str>) -> Result<Conversation, String> {
     let thread = choose(database, THREADS, wanted)?;
@@ -52,11 +54,13 @@ fn line(message: &Packed) -> Result<Map<String, Value>, String> {
     let json = match message {
         Packed::Ext(code, bytes) if OBJECTS.contains(code) => {
             let object = unpacked(bytes).ok_or("not valid MessagePack")?;
-            object.as_array().and_then(|object| object.get(2)).map(json)
+            object.as_array().and_then(|object| object.get(2)).map(|fields| json(fields, 1))
         }
-        other => Some(json(other)),
+        other => Some(json(other, 1)),
     };
-    let Some(Value::Object(mut line)) = json else { return Err("not an object with fields".to_owned()) };
+    let Some(Value::Object(mut line)) = json.transpose()? else {
+        return Err("not an object with fields".to_owned());
+    };
     // A state may have messages in the common format.
     if line.contains_key("role") {
         return Ok(line);
@@ -78,39 +82,62 @@ fn line(message: &Packed) -> Result<Map<String, Value>, String> {
     Ok(line)
 }
 
-/// Removes the parts of the content that repeat a call of `tool_calls`, as for the models of Anthropic.
+/// Moves the parts of the content that repeat a call of `tool_calls` to the field `repeated_calls`. LangChain
+/// keeps a call in the form of the provider there.
 fn without_repeated_calls(line: &mut Map<String, Value>) {
     let calls = line.get("tool_calls").and_then(Value::as_array).cloned().unwrap_or_default();
-    if let Some(Value::Array(parts)) = line.get_mut("content") {
-        parts.retain(|part| part["type"] != "tool_use" || calls.iter().all(|call| call["id"] != part["id"]));
+    let repeats = |part: &Value| {
+        let id = match part["type"].as_str() {
+            Some("tool_use" | "tool_call") => &part["id"],
+            Some("function_call") => &part["call_id"],
+            _ => return false,
+        };
+        calls.iter().any(|call| call["id"] == *id)
+    };
+    let Some(Value::Array(parts)) = line.get_mut("content") else { return };
+    let (repeated, others): (Vec<_>, Vec<_>) = std::mem::take(parts).into_iter().partition(repeats);
+    *parts = others;
+    if !repeated.is_empty() {
+        line.insert("repeated_calls".to_owned(), repeated.into());
     }
 }
 
-/// Returns a value as JSON. Bytes become hexadecimal digits, and an object of Python its parts.
-fn json(value: &Packed) -> Value {
+/// Returns a value as JSON. Bytes become hexadecimal digits, and an object of Python its parts. A number that
+/// JSON does not have becomes text.
+fn json(value: &Packed, level: usize) -> Result<Value, String> {
+    if level > LEVELS_MAX {
+        return Err(format!("nested deeper than {LEVELS_MAX} levels"));
+    }
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    match value {
+    let float = |number: f64| if number.is_finite() { number.into() } else { number.to_string().into() };
+    Ok(match value {
         Packed::Nil => Value::Null,
         Packed::Boolean(value) => (*value).into(),
         Packed::Integer(number) => match (number.as_i64(), number.as_u64()) {
             (Some(number), _) => number.into(),
             (None, number) => number.into(),
         },
-        Packed::F32(number) => (*number).into(),
-        Packed::F64(number) => (*number).into(),
-        Packed::String(text) => String::from_utf8_lossy(text.as_bytes()).into(),
+        Packed::F32(number) => float((*number).into()),
+        Packed::F64(number) => float(*number),
+        Packed::String(text) => match text.as_str() {
+            Some(text) => text.into(),
+            None => json!({ "hex": hex(text.as_bytes()) }),
+        },
         Packed::Binary(bytes) => json!({ "hex": hex(bytes) }),
-        Packed::Array(items) => items.iter().map(json).collect(),
+        Packed::Array(items) => items.iter().map(|item| json(item, level + 1)).collect::<Result<_, _>>()?,
         Packed::Map(fields) => {
-            let named = fields.iter().map(|(name, value)| match name.as_str() {
-                Some(name) => (name.to_owned(), json(value)),
-                None => (json(name).to_string(), json(value)),
+            let named = fields.iter().map(|(name, value)| {
+                let value = json(value, level + 1)?;
+                Ok::<_, String>(match name.as_str() {
+                    Some(name) => (name.to_owned(), value),
+                    None => (json(name, level + 1)?.to_string(), value),
+                })
             });
-            Value::Object(named.collect())
+            Value::Object(named.collect::<Result<_, _>>()?)
         }
         Packed::Ext(code, bytes) => match unpacked(bytes).filter(|_| OBJECTS.contains(code)) {
-            Some(object) => json(&object),
+            Some(object) => json(&object, level + 1)?,
             None => json!({ "code": code, "hex": hex(bytes) }),
         },
-    }
+    })
 }

@@ -199,6 +199,98 @@ pub(super) fn checkpoints_of_langgraph_are_read() {
     assert!(refused(&file, &place, &["--conversation", "1"]).contains("or it is encrypted"));
 }
 
+/// Returns the names and bytes of a database and the files next to it.
+fn files(file: &Path) -> Vec<(String, Vec<u8>)> {
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let entries = std::fs::read_dir(file.parent().unwrap()).unwrap().map(Result::unwrap);
+    let files = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
+    let files = files.filter(|(found, _)| found.starts_with(name));
+    let mut files: Vec<_> = files.map(|(found, path)| (found, std::fs::read(path).unwrap())).collect();
+    files.sort();
+    files
+}
+
+pub(super) fn a_database_and_the_files_next_to_it_are_not_changed() {
+    let place = Place::new();
+    let closed = database(&place, "branched");
+    let running = Connection::open(&closed).unwrap();
+    running.pragma_update(None, "journal_mode", "WAL").unwrap();
+    running.execute_batch("UPDATE agent_messages SET created_at = NULL").unwrap();
+    // A copy of a running database has its log and not its index.
+    let copied = place.path("copied.db");
+    std::fs::copy(&closed, &copied).unwrap();
+    std::fs::copy(place.path("branched.db-wal"), place.path("copied.db-wal")).unwrap();
+    assert!(run(&closed, &place, "running", &[]).starts_with("imported 6 of 6"));
+    running.close().unwrap();
+    for (file, count) in [(&closed, 1), (&copied, 2)] {
+        let before = files(file);
+        assert_eq!(before.len(), count);
+        assert!(run(file, &place, &format!("n{count}"), &[]).starts_with("imported 6 of 6"));
+        let names: Vec<_> = files(file).into_iter().map(|(name, _)| name).collect();
+        assert!(files(file) == before, "{names:?}");
+    }
+}
+
+/// Returns a database of LangGraph with one checkpoint, which has one message.
+fn checkpoint(place: &Place, message: rmpv::Value) -> PathBuf {
+    let fields = rmpv::Value::Map(vec![("messages".into(), rmpv::Value::Array(vec![message]))]);
+    let packed = packed(&rmpv::Value::Map(vec![("channel_values".into(), fields)]));
+    let file = place.path("checkpoint.db");
+    let _ = std::fs::remove_file(&file);
+    let database = Connection::open(&file).unwrap();
+    let table = "CREATE TABLE checkpoints (thread_id, checkpoint_ns, checkpoint_id, type, checkpoint)";
+    database.execute_batch(table).unwrap();
+    let row = "INSERT INTO checkpoints VALUES ('1', '', '1', 'msgpack', ?1)";
+    database.execute(row, [packed]).unwrap();
+    file
+}
+
+fn packed(value: &rmpv::Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    rmpv::encode::write_value(&mut bytes, value).unwrap();
+    bytes
+}
+
+pub(super) fn values_of_checkpoints_without_json_are_kept_and_nesting_is_limited() {
+    let place = Place::new();
+    let text = |bytes: &[u8]| {
+        let bytes = bytes.to_vec();
+        rmpv::decode::read_value(&mut &[&[0xA0 | u8::try_from(bytes.len()).unwrap()], &*bytes].concat()[..])
+    };
+    let call = |kind: &str, id: &str| {
+        let fields = vec![("type".into(), kind.into()), (id.into(), "c".into()), ("caller".into(), 1.into())];
+        rmpv::Value::Map(fields)
+    };
+    let repeated = vec![call("tool_use", "id"), call("tool_call", "id"), call("function_call", "call_id")];
+    let named = rmpv::Value::Map(vec![
+        ("id".into(), "c".into()),
+        ("name".into(), "f".into()),
+        ("args".into(), rmpv::Value::Map(Vec::new())),
+    ]);
+    let message = rmpv::Value::Map(vec![
+        ("type".into(), "ai".into()),
+        ("content".into(), rmpv::Value::Array(repeated)),
+        ("tool_calls".into(), rmpv::Value::Array(vec![named])),
+        ("low".into(), f64::NEG_INFINITY.into()),
+        ("bytes".into(), text(b"\xFFa").unwrap()),
+    ]);
+    let file = checkpoint(&place, message);
+    assert!(run(&file, &place, "kept", &[]).starts_with("imported 1 of 1"));
+    let line = &values(&exported(&place.url(), "kept"))[0];
+    assert_eq!((&line["low"], &line["bytes"]["hex"]), (&"-inf".into(), &"ff61".into()));
+    assert_eq!(line["content"], serde_json::json!([]));
+    let callers: Vec<_> = (0..3).map(|at| &line["repeated_calls"][at]["caller"]).collect();
+    assert_eq!(callers, [1, 1, 1]);
+
+    let mut nested = rmpv::Value::Nil;
+    for _ in 0..20_000 {
+        nested = rmpv::Value::Ext(0, packed(&nested));
+    }
+    let message = vec![("type".into(), "human".into()), ("content".into(), nested)];
+    let said = refused(&checkpoint(&place, rmpv::Value::Map(message)), &place, &[]);
+    assert!(said.contains("message 1: nested deeper than 127 levels"), "{said}");
+}
+
 pub(super) fn a_format_can_be_chosen_and_the_closest_ones_are_named() {
     let place = Place::new();
     let formats = [

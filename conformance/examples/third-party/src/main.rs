@@ -32,11 +32,14 @@ impl Harness for AfternoonHarness {
 fn main() {
     let harness: Arc<dyn Harness> = Arc::new(AfternoonHarness::default());
     let report = check(&harness, &RunOptions::default()).unwrap_or_else(|reason| panic!("{reason}"));
-    print!("{}", report.conclusion());
+    // The first line counts cases, and new cases of the suite would change it.
+    for line in report.conclusion().lines().skip(1) {
+        println!("{line}");
+    }
 
     let harness: Arc<dyn Harness> = Arc::new(LyingHarness::kept());
     let report = check(&harness, &RunOptions::default()).unwrap_or_else(|reason| panic!("{reason}"));
-    println!("\nthe liar: {} cases passed", report.summary.passed);
+    println!("\nthe liar:");
     let broken = report.broken_clauses();
     for clause in clauses().iter().filter(|clause| broken.contains(&clause.id.as_str())) {
         println!("{} does not hold: {}", clause.id, clause.sentence);

@@ -12,7 +12,7 @@ pub(crate) struct State {
     pub(super) messages: Vec<(i64, u32)>,
     /// The last number given to a message or an event.
     pub(super) last: Number,
-    /// The number of the last clear, run's clear or replacement.
+    /// The number of the last clear, run's clear, removal, update or replacement.
     pub(super) changed: Number,
     /// The batch of each idempotency key, and its position.
     pub(super) keys: BTreeMap<u8, (Batch, i64)>,
@@ -66,7 +66,9 @@ impl State {
 
     /// Returns the thread after the call, or `None` if the thread would not have returned this result.
     pub(super) fn after(&self, op: &Op, reply: &Reply<Answer>) -> Option<Self> {
-        let Some(fence) = op.fence() else { return self.regardless(op, reply) };
+        // A client that finds another message calls no update.
+        let wrote = !matches!(reply, Reply::Answered(Answer::Stale));
+        let Some(fence) = op.fence().filter(|_| wrote) else { return self.regardless(op, reply) };
         if self.fence > fence && !self.repeats(op) {
             return matches!(reply, Reply::Refused(Refusal::Conflict)).then(|| self.clone());
         }
@@ -117,6 +119,8 @@ impl State {
                 self.popped(usize::from(*count), Some((messages, *last)))
             }
             (Op::Pop { count, .. }, Reply::Unknown) => self.popped(usize::from(*count), None),
+            (Op::Update { .. }, Reply::Answered(Answer::Stale)) => Some(self.clone()),
+            (Op::Update { seq, was, id, .. }, reply) => self.updated((*seq, *was), *id, reply),
             (Op::Replace { up_to, seen, batch, .. }, reply) => self.replaced(*up_to, *seen, *batch, reply),
             (read, Reply::Answered(Answer::Messages(seen))) => {
                 (self.window(read)? == seen).then(|| self.clone())
@@ -219,6 +223,29 @@ impl State {
         state.last = answer.map_or_else(|| self.last.following(), |(_, last)| Number::known(last));
         state.changed = state.last;
         right.then_some(state)
+    }
+
+    /// Each message has another id, so a message with the same id was not updated in between.
+    fn updated(&self, (seq, was): (i64, u32), id: u32, reply: &Reply<Answer>) -> Option<Self> {
+        let found = self.messages.iter().position(|message| *message == (seq, was));
+        let (index, last) = match (found, reply) {
+            (None, Reply::Refused(Refusal::Conflict)) => return Some(self.clone()),
+            (None, Reply::Refused(Refusal::NotFound)) => {
+                let missing = self.messages.iter().all(|message| message.0 != seq);
+                return missing.then(|| self.clone());
+            }
+            (Some(index), Reply::Answered(Answer::Updated { last })) => (index, Some(*last)),
+            (Some(index), Reply::Unknown) => (index, None),
+            _ => return None,
+        };
+        if last.is_some_and(|last| last <= self.last.at_least) {
+            return None;
+        }
+        let mut state = self.clone();
+        state.messages[index].1 = id;
+        state.last = last.map_or_else(|| self.last.following(), Number::known);
+        state.changed = state.last;
+        Some(state)
     }
 
     fn replaced(&self, up_to: i64, seen: i64, batch: Batch, reply: &Reply<Answer>) -> Option<Self> {

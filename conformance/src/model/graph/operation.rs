@@ -1,9 +1,10 @@
 //! The operations on a graph: their random generation.
 
 use larder_kernel::{
-    Direction, Entity, EntityId, EntityQuery, EntityType, GraphMode, NeighborQuery, PageRequest,
+    Direction, Entity, EntityId, EntityQuery, EntityType, GraphMode, Metadata, NeighborQuery, PageRequest,
     Relationship, RelationshipId, RelationshipQuery, RelationshipType,
 };
+use serde_json::json;
 
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{filter, limit, metadata, request};
@@ -104,11 +105,20 @@ fn relationship_type(rng: &mut Rng<'_>) -> RelationshipType {
     valid(RelationshipType::new(&rng.ids.0[index]))
 }
 
+/// Draws properties, sometimes with a nested object, which a merge replaces as a whole.
+fn properties(rng: &mut Rng<'_>) -> Metadata {
+    if !rng.one_in(6) {
+        return metadata(rng);
+    }
+    Metadata::new()
+        .with("k", rng.of(&[json!({ "a": 1 }), json!({ "b": { "c": 2 } }), json!({ "b": { "d": 3 } })]))
+}
+
 /// Draws up to four entities, starting from one of the script's ids; sometimes none, or the same twice.
 fn entities(rng: &mut Rng<'_>) -> Vec<Entity> {
     let (count, first) = (rng.of(&[1_usize, 2, 4, 3, 2, 4, 3, 0]), rng.below(4));
     let twice = rng.one_in(20);
-    let (entity_type, properties) = (entity_type(rng), metadata(rng));
+    let (entity_type, properties) = (entity_type(rng), properties(rng));
     (0..count)
         .map(|number| {
             let name = if twice { first } else { (first + number) % 4 };
@@ -154,7 +164,7 @@ fn condition(rng: &mut Rng<'_>) -> (Condition, GraphMode) {
 /// Draws one or two relationships; sometimes none, or the same twice.
 fn relationships(rng: &mut Rng<'_>) -> Vec<Relationship> {
     let count = rng.of(&[1_usize, 1, 1, 2, 2, 0]);
-    let (relationship_type, properties) = (relationship_type(rng), metadata(rng));
+    let (relationship_type, properties) = (relationship_type(rng), properties(rng));
     (0..count)
         .map(|_| {
             Relationship::new(relationship(rng), relationship_type.clone(), entity(rng), entity(rng))

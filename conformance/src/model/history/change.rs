@@ -261,8 +261,10 @@ impl Held {
     fn replace(&mut self, up_to: i64, removed: u64, messages: &[ChatMessage]) {
         let later = self.messages.iter().filter(|held| held.seq > up_to).cloned();
         let first = up_to + 1 - i64::try_from(messages.len()).unwrap_or(0);
+        let revision = self.last + 1;
         let placed = (first..).zip(messages).map(|(seq, message)| Message {
             seq,
+            revision,
             message: Arc::new(message.clone()),
             thread_bytes: None,
         });
@@ -282,6 +284,6 @@ impl Held {
     }
 }
 
-fn unwritable(error: &Error) -> Mismatch {
+pub(super) fn unwritable(error: &Error) -> Mismatch {
     Mismatch::Trouble(error.to_string())
 }

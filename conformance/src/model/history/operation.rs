@@ -12,6 +12,7 @@ use super::authors::{self, Authors};
 use super::fence::{self, Fence};
 use super::names::{At, agent};
 use super::remove::{self, Remove};
+use super::update::{self, Update};
 use crate::model::rng::{Rng, valid};
 use crate::model::shared::{limit, metadata, request, ttl};
 
@@ -81,6 +82,10 @@ pub(in crate::model) enum Operation {
         thread: Thread,
         remove: Remove,
     },
+    Update {
+        thread: Thread,
+        update: Update,
+    },
     Fork {
         source: Thread,
         target: Thread,
@@ -111,7 +116,7 @@ pub(in crate::model) enum Operation {
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
-    match rng.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5, 6]) {
+    match rng.weighted(&[12, 4, 4, 4, 3, 2, 3, 4, 6, 3, 2, 3, 1, 5, 6, 6]) {
         1 => Operation::Get {
             thread: few(rng),
             offset: rng.of(&[0, 1, 2, 3, 7, 10_000, u64::MAX]),
@@ -150,6 +155,10 @@ pub(super) fn draw(rng: &mut Rng<'_>) -> Operation {
         }
         11 => Operation::Subscribe { thread: few(rng), after: rng.of(&PLACES) },
         12 if rng.one_in(4) => Operation::Erase,
+        15 => {
+            let (thread, message) = (few(rng), message(rng));
+            Operation::Update { thread, update: update::draw(rng, &PLACES, message) }
+        }
         14 => Operation::Remove { thread: few(rng), remove: remove::draw(rng, &PLACES) },
         13 => Operation::TailMatching {
             thread: few(rng),

@@ -30,7 +30,7 @@ pub(in crate::model) struct Remove {
     fence: Fence,
 }
 
-/// The result of a removal with an idempotency key.
+/// The result of a removal or an update with an idempotency key.
 #[derive(Debug, Clone)]
 pub(super) struct Answered {
     digest: [u8; 32],
@@ -38,6 +38,22 @@ pub(super) struct Answered {
     answer: Removed,
     /// The messages of a pop, until the thread is cleared.
     popped: Vec<StoredMessage>,
+}
+
+impl Answered {
+    /// Returns the result of a call without messages.
+    pub(super) fn new(digest: [u8; 32], answer: Removed) -> Self {
+        Self { digest, answer, popped: Vec::new() }
+    }
+
+    pub(super) fn is_of(&self, digest: &[u8; 32]) -> bool {
+        self.digest == *digest
+    }
+
+    /// Returns the last number after the call.
+    pub(super) fn last(&self) -> Seq {
+        self.answer.last
+    }
 }
 
 pub(super) fn draw(rng: &mut Rng<'_>, places: &[At]) -> Remove {

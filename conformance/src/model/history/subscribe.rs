@@ -63,13 +63,14 @@ impl Held {
     /// Returns the events that a subscriber from `after` receives, in order.
     fn backlog(&self, after: Seq) -> Vec<HistoryEvent> {
         let messages = self.messages.iter().map(Message::event);
-        let events = self.events.iter().map(|event| self.shown(event));
+        let events = self.events.iter().filter_map(|event| self.shown(event));
         let mut all: Vec<HistoryEvent> = messages.chain(events).filter(|event| event.seq > after).collect();
         all.sort_by_key(|event| event.seq);
         all
     }
 
-    fn shown(&self, event: &Event) -> HistoryEvent {
+    /// Returns an event; `None` for an update that is no longer the message's last.
+    fn shown(&self, event: &Event) -> Option<HistoryEvent> {
         let kind = match &event.kind {
             Kind::RunCleared { run, removed } => {
                 HistoryEventKind::RunCleared { run: run.clone(), removed: *removed }
@@ -80,6 +81,15 @@ impl Held {
             }
             Kind::Rewound { after, removed } => {
                 HistoryEventKind::Rewound { after: Seq::new(*after), removed: *removed }
+            }
+            Kind::Updated { of, thread_bytes } => {
+                let is_last = |held: &&Message| held.seq == *of && held.revision == event.seq;
+                let updated = self.messages.iter().find(is_last)?;
+                HistoryEventKind::Updated {
+                    of: Seq::new(*of),
+                    message: std::sync::Arc::clone(&updated.message),
+                    thread_bytes: *thread_bytes,
+                }
             }
             Kind::Replaced { first, up_to, removed, thread_bytes } => {
                 let left = self.messages.iter().filter(|held| (*first..=*up_to).contains(&held.seq));
@@ -92,7 +102,7 @@ impl Held {
                 }
             }
         };
-        HistoryEvent::new(Seq::new(event.seq), kind)
+        Some(HistoryEvent::new(Seq::new(event.seq), kind))
     }
 }
 

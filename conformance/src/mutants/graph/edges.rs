@@ -57,10 +57,8 @@ impl Wrong {
                 write.mode = GraphMode::Replace;
                 tokio::task::yield_now().await;
             }
-            Defect::EdgeMergeUnlimited => {
-                if write.apply(Some((revision, &stored.properties))).is_err() {
-                    write.mode = GraphMode::Replace;
-                }
+            Defect::EdgeMergeUnlimited if write.apply(Some((revision, &stored.properties))).is_err() => {
+                write.mode = GraphMode::Replace;
             }
             _ => {}
         }

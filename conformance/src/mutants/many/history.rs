@@ -2,10 +2,11 @@
 
 use futures_util::{StreamExt, future};
 use larder_agents::InMemoryHistoryProvider;
+use larder_kernel::storage::history::no_such_message;
 use larder_kernel::{
     AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, HistoryProvider,
-    MessageFilter, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store, StoredMessage,
-    Thread, ThreadInfo,
+    MessageFilter, MessageUpdate, Page, PageRequest, Replaced, Replacement, Result, RunId, Seq, Store,
+    StoredMessage, Thread, ThreadInfo, Updated,
 };
 
 use super::{COUNT_MAX, ITEMS_MAX, ROWS_MAX, cut};
@@ -35,6 +36,9 @@ macro_rules! wrong {
     ($self:ident $contract:ident clear_run($thread:ident, $run:ident, $fence:ident)) => {
         $self.clear_run_wrongly($thread, $run, $fence).await
     };
+    ($self:ident $contract:ident update($thread:ident, $update:ident)) => {
+        $self.update_wrongly($thread, $update).await
+    };
     ($self:ident $contract:ident fork($source:ident, $target:ident, $up_to:ident, $fence:ident)) => {
         $self.fork_wrongly($source, $target, $up_to, $fence).await
     };
@@ -61,6 +65,7 @@ wrong_stores! { History HistoryProvider over InMemoryHistoryProvider with with_h
     a_thread_counts_10000_messages: CountCut => ["HIST-031"],
     a_clear_removes_10000_messages: ClearCut => ["HIST-034"],
     clearing_a_run_removes_10000_messages: RunCut => ["HIST-038"],
+    an_update_finds_10000_messages: UpdateCut => ["HIST-140"],
     a_fork_copies_10000_messages: ForkCut => ["HIST-040"],
     a_replacement_counts_10000_messages: ReplacedCut => ["HIST-050"],
     a_page_ends_after_5000_threads: ThreadsCut => ["HIST-061"],
@@ -108,6 +113,15 @@ impl Wrong {
             options.idempotency_key = None;
         }
         self.inner.append_many(thread, messages, options).await
+    }
+
+    async fn update_wrongly(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
+        if self.defect == Defect::UpdateCut
+            && u64::try_from(update.seq.get()).is_ok_and(|seq| seq > COUNT_MAX)
+        {
+            return Err(no_such_message());
+        }
+        self.inner.update(thread, update).await
     }
 
     async fn page_after_wrongly(

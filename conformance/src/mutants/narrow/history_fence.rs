@@ -8,7 +8,8 @@ use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::storage::history::{check_fence, check_token, fence_of};
 use larder_kernel::{
     AppendOptions, Appended, ChatMessage, Error, ErrorKind, FencingToken, Forked, HistoryProvider,
-    PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq, Store, Thread, Ttl,
+    MessageUpdate, PageRequest, Removal, Removed, Replaced, Replacement, Result, RunId, Seq, Store, Thread,
+    Ttl, Updated,
 };
 
 use crate::mutants::serve::lock;
@@ -22,6 +23,9 @@ macro_rules! wrong {
     };
     ($self:ident $contract:ident remove($thread:ident, $removal:ident)) => {
         $self.remove_wrongly($thread, $removal).await
+    };
+    ($self:ident $contract:ident update($thread:ident, $update:ident)) => {
+        $self.update_wrongly($thread, $update).await
     };
     ($self:ident $contract:ident clear($thread:ident, $fence:ident)) => {
         $self.clear_wrongly($thread, $fence).await
@@ -48,6 +52,7 @@ wrong_stores! { History HistoryProvider over InMemoryHistoryProvider with with_h
     a_write_without_a_token_passes_the_fence: MissingAccepted => ["HIST-129"],
     a_replacement_ignores_the_fence: ReplaceUnbound => ["HIST-130"],
     a_removal_ignores_the_fence: RemoveUnbound => ["HIST-130"],
+    an_update_ignores_the_fence: UpdateUnbound => ["HIST-130"],
     a_clear_ignores_the_fence: ClearUnbound => ["HIST-130"],
     a_clear_of_a_run_ignores_the_fence: ClearRunUnbound => ["HIST-130"],
     a_fork_ignores_the_fence_of_its_target: ForkUnbound => ["HIST-130"],
@@ -192,6 +197,13 @@ impl Wrong {
         let given = removal.fence;
         let fence = self.unless(Defect::RemoveUnbound, thread, given).await?;
         let answer = self.inner.remove(thread, removal.with_fence(fence)).await;
+        self.refused(thread, given, answer).await
+    }
+
+    async fn update_wrongly(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
+        let given = update.fence;
+        let fence = self.unless(Defect::UpdateUnbound, thread, given).await?;
+        let answer = self.inner.update(thread, update.with_fence(fence)).await;
         self.refused(thread, given, answer).await
     }
 

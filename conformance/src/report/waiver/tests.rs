@@ -81,6 +81,18 @@ fn a_waiver_applies_only_to_its_backend_level_and_clause() {
 }
 
 #[test]
+fn a_waiver_applies_to_its_backend_with_a_description() {
+    for (more, result) in [(": stand-in, Redis 8.0", (0, 0)), ("-cluster", (1, 1))] {
+        let mut report = sample::failing();
+        for case in &mut report.cases {
+            case.backend.push_str(more);
+        }
+        waive(&mut report, waiver("mine", Some("KV-001"), None), "2026-01-01");
+        assert_eq!((report.exit_code(), report.summary.failed), result);
+    }
+}
+
+#[test]
 fn a_level_is_waived_only_if_all_its_counterexamples_are() {
     use crate::level::Verdict;
 

@@ -240,7 +240,7 @@ async fn a_larger_hub_is_deleted_in_steps(context: Context) -> CaseResult {
     // Every third relationship arrives at the hub, and one is a loop.
     let one = |number: usize| match number {
         0 => edge("loop", "has", "hub", "hub"),
-        _ if number % 3 == 0 => edge(&format!("r{number:06}"), "has", &name(0), "hub"),
+        _ if number.is_multiple_of(3) => edge(&format!("r{number:06}"), "has", &name(0), "hub"),
         _ => edge(&format!("r{number:06}"), "has", "hub", &name(1)),
     };
     store_all(&*a, &[], &(0..=MOST).map(one).collect::<CaseResult<Vec<_>>>()?).await?;

@@ -11,13 +11,11 @@ use larder_kernel::{
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::support::{edge, entity_id, nodes, relationship_id, relationship_ids};
-use crate::case::{CaseResult, Failure};
+use super::support::{WORKERS, edge, entity_id, nodes, relationship_id, relationship_ids, winner};
+use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 use crate::suites::vectors::support::joined;
-
-const WORKERS: usize = 8;
 
 /// Returns a relationship from `a` to `b` with one property.
 fn with(id: &str, kind: &str, name: &str, value: i64) -> CaseResult<Relationship> {
@@ -199,22 +197,10 @@ async fn one_wins(
     stores: &Handles<dyn GraphStore>,
     of: impl Fn(Relationship) -> RelationshipWrite + Copy + Send + 'static,
 ) -> CaseResult {
-    let mut workers: JoinSet<CaseResult<Option<(i64, Revision)>>> = JoinSet::new();
-    for worker in 0..WORKERS {
-        let store = Arc::clone(if worker % 2 == 0 { &stores.a } else { &stores.b });
-        workers.spawn(async move {
-            let number = i64::try_from(worker).unwrap_or(i64::MAX);
-            match store.write_relationships(vec![of(with("r", "t", "n", number)?)]).await {
-                Ok(written) => Ok(written.first().map(|one| (number, one.revision))),
-                Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
-                Err(error) => Err(Failure::from(error)),
-            }
-        });
-    }
-    let winners: Vec<_> = joined(workers).await?.into_iter().flatten().collect();
-    let [(number, revision)] = winners[..] else {
-        return Err(expect::broken("one winner", format!("{winners:?}")));
-    };
+    let (number, revision) = winner(stores, |store, number| async move {
+        Ok(store.write_relationships(vec![of(with("r", "t", "n", number)?)]).await)
+    })
+    .await?;
     let expected = StoredRelationship::new(with("r", "t", "n", number)?, revision);
     expect::equal("what the winner wrote", &stored(&*stores.a, "r").await?, &expected)
 }

@@ -11,13 +11,13 @@ use larder_kernel::{
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::support::{edges, entity_id, entity_ids, graph_is, node, nodes, read, relationship_id, typed};
-use crate::case::{CaseResult, Failure};
+use super::support::{
+    WORKERS, edges, entity_id, entity_ids, graph_is, node, nodes, read, relationship_id, typed, winner,
+};
+use crate::case::CaseResult;
 use crate::context::{Context, Handles};
 use crate::expect;
 use crate::suites::vectors::support::joined;
-
-const WORKERS: usize = 8;
 
 fn with(id: &str, kind: &str, name: &str, value: i64) -> CaseResult<Entity> {
     typed(id, kind, Metadata::new().with(name, value))
@@ -183,22 +183,10 @@ async fn one_wins(
     stores: &Handles<dyn GraphStore>,
     of: impl Fn(Entity) -> EntityWrite + Copy + Send + 'static,
 ) -> CaseResult {
-    let mut workers: JoinSet<CaseResult<Option<(i64, Revision)>>> = JoinSet::new();
-    for worker in 0..WORKERS {
-        let store = Arc::clone(if worker % 2 == 0 { &stores.a } else { &stores.b });
-        workers.spawn(async move {
-            let number = i64::try_from(worker).unwrap_or(i64::MAX);
-            match store.write_entities(vec![of(with("e", "t", "n", number)?)]).await {
-                Ok(written) => Ok(written.first().map(|one| (number, one.revision))),
-                Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
-                Err(error) => Err(Failure::from(error)),
-            }
-        });
-    }
-    let winners: Vec<_> = joined(workers).await?.into_iter().flatten().collect();
-    let [(number, revision)] = winners[..] else {
-        return Err(expect::broken("one winner", format!("{winners:?}")));
-    };
+    let (number, revision) = winner(stores, |store, number| async move {
+        Ok(store.write_entities(vec![of(with("e", "t", "n", number)?)]).await)
+    })
+    .await?;
     let expected = StoredEntity::new(with("e", "t", "n", number)?, revision);
     expect::equal("what the winner wrote", &stored(&*stores.a, "e").await?, &expected)
 }

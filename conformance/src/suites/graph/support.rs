@@ -1,12 +1,17 @@
 //! The data of the cases, and functions that read it back.
 
+use std::sync::Arc;
+
 use larder_kernel::{
-    Entity, EntityId, EntityQuery, EntityType, GraphStore, Metadata, PageRequest, Relationship,
-    RelationshipId, RelationshipQuery, RelationshipType, SubGraph,
+    Entity, EntityId, EntityQuery, EntityType, ErrorKind, GraphStore, GraphWritten, Metadata, PageRequest,
+    Relationship, RelationshipId, RelationshipQuery, RelationshipType, Result, Revision, SubGraph,
 };
+use tokio::task::JoinSet;
 
 use crate::case::{CaseResult, Failure};
+use crate::context::Handles;
 use crate::expect;
+use crate::suites::vectors::support::joined;
 
 pub(super) fn entity_id(text: &str) -> CaseResult<EntityId> {
     Ok(EntityId::new(text)?)
@@ -173,4 +178,35 @@ pub(super) fn rich_properties() -> Metadata {
         .with("id", "not the id")
         .with("type", json!({"source": 1}))
         .with("$$", "\"'`\\\n\t\u{1f}\u{7f} $$ }) RETURN 1 //")
+}
+
+/// The number of workers that write at the same time.
+pub(super) const WORKERS: usize = 8;
+
+/// Runs the write of each worker at the same time. Exactly one must succeed, and the others must fail with
+/// `Conflict`. Returns the number of the one and its revision.
+pub(super) async fn winner<F>(
+    stores: &Handles<dyn GraphStore>,
+    write: impl Fn(Arc<dyn GraphStore>, i64) -> F,
+) -> CaseResult<(i64, Revision)>
+where
+    F: Future<Output = CaseResult<Result<Vec<GraphWritten>>>> + Send + 'static,
+{
+    let mut workers: JoinSet<CaseResult<Option<(i64, Revision)>>> = JoinSet::new();
+    for worker in 0..WORKERS {
+        let number = i64::try_from(worker).unwrap_or(i64::MAX);
+        let written = write(Arc::clone(if worker % 2 == 0 { &stores.a } else { &stores.b }), number);
+        workers.spawn(async move {
+            match written.await? {
+                Ok(written) => Ok(written.first().map(|one| (number, one.revision))),
+                Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
+                Err(error) => Err(Failure::from(error)),
+            }
+        });
+    }
+    let winners: Vec<_> = joined(workers).await?.into_iter().flatten().collect();
+    match winners[..] {
+        [winner] => Ok(winner),
+        _ => Err(expect::broken("one winner", format!("{winners:?}"))),
+    }
 }

@@ -86,7 +86,8 @@ pub(super) async fn the_conflict_names_the_last_number(context: Context) -> Case
 }
 
 /// The changes of a thread that holds messages, some of them of the run `r`.
-const CHANGES: [&str; 8] = ["append", "replace", "clear", "clear_run", "fork", "number", "rewind", "pop"];
+const CHANGES: [&str; 9] =
+    ["append", "replace", "clear", "clear_run", "fork", "number", "rewind", "pop", "update"];
 
 async fn change(store: &dyn HistoryProvider, thread: &Thread, change: &str) -> CaseResult {
     match change {
@@ -99,6 +100,7 @@ async fn change(store: &dyn HistoryProvider, thread: &Thread, change: &str) -> C
         "number" => Ok(store.remove(thread, Removal::numbers([Seq::new(1)])).await.map(drop)?),
         "rewind" => Ok(store.remove(thread, Removal::after(Seq::new(1))).await.map(drop)?),
         "pop" => Ok(store.remove(thread, Removal::newest(1)).await.map(drop)?),
+        "update" => super::update::retell(store, thread, 1, "new").await.map(drop),
         "clear" => Ok(store.clear(thread, None).await.map(drop)?),
         "clear_run" => Ok(store.clear_run(thread, &run("r")?, None).await.map(drop)?),
         // A fork writes into a thread without messages.

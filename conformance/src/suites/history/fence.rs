@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use larder_kernel::storage::history::fence_of;
 use larder_kernel::{
-    AppendOptions, Appended, Error, ErrorKind, FencingToken, Generation, HistoryProvider, Removal,
-    Replacement, Seq, StoredMessage, Thread, Ttl,
+    AppendOptions, Appended, ChatMessage, Error, ErrorKind, FencingToken, Generation, HistoryProvider,
+    MessageUpdate, Removal, Replacement, Seq, StoredMessage, Thread, Ttl,
 };
 
 use super::support::{
@@ -33,13 +33,14 @@ async fn say_as(
 }
 
 /// The writes that the fence binds. `nothing` and `unused` find nothing to remove.
-const WRITES: [&str; 11] = [
+const WRITES: [&str; 12] = [
     "append",
     "replace",
     "number",
     "rewind",
     "pop",
     "nothing",
+    "update",
     "clear",
     "clear_run",
     "unused",
@@ -65,6 +66,10 @@ async fn write(
         "rewind" => remove(Removal::after(Seq::new(1))).await,
         "pop" => remove(Removal::newest(1)).await,
         "nothing" => remove(Removal::numbers([Seq::new(900)])).await,
+        "update" => {
+            let update = MessageUpdate::appended(Seq::new(1), ChatMessage::user("new"));
+            store.update(thread, update.with_fence(fence)).await.map(drop)
+        }
         "clear" => store.clear(thread, fence).await.map(drop),
         "clear_run" => store.clear_run(thread, &run("r")?, fence).await.map(drop),
         "unused" => store.clear_run(thread, &run("unused")?, fence).await.map(drop),
@@ -192,6 +197,9 @@ pub(super) async fn a_write_that_fails_does_not_raise_the_fence(context: Context
     let removal = Removal::newest(1).with_fence(token(9)).with_if_last(other);
     conflict("another last number", store.remove(&thread, removal).await)?;
     conflict("a lost position", store.remove(&thread, Removal::after(other).with_fence(token(9))).await)?;
+    let update = MessageUpdate::appended(other, ChatMessage::user("no")).with_fence(token(9));
+    let updated = store.update(&thread, update).await;
+    expect::that(updated.is_err(), "an update of no message to fail", &updated)?;
     let replacement = Replacement::new(other, messages(&["no"])).with_fence(token(9));
     conflict("a replacement", store.replace(&thread, replacement).await)?;
     let forked = store.fork(&emptied, &thread, None, token(9)).await;
@@ -308,14 +316,19 @@ pub(super) async fn a_repetition_needs_no_token(context: Context) -> CaseResult 
     let first = stores.a.append_many(&thread, messages(&["1", "2"]), append(token(7))?).await?;
     let pop = Removal::newest(1).with_idempotency_key(key("k")?);
     let popped = stores.a.remove(&thread, pop.clone().with_fence(token(7))).await?;
+    let update = MessageUpdate::appended(Seq::new(1), ChatMessage::user("new"));
+    let update = update.with_idempotency_key(key("u")?);
+    let updated = stores.b.update(&thread, update.clone().with_fence(token(7))).await?;
     say_as(&*stores.b, &thread, token(8), "3").await?;
     for fence in [token(7), token(0), None, token(8)] {
+        let again = stores.a.update(&thread, update.clone().with_fence(fence)).await?;
+        expect::equal("the repeated update", &again, &updated)?;
         let again = stores.b.append_many(&thread, messages(&["1", "2"]), append(fence)?).await?;
         expect::equal("the repeated append", &again, &first)?;
         let again = stores.b.remove(&thread, pop.clone().with_fence(fence)).await?;
         expect::equal("the repeated pop", &(again.removed, &again.seqs), &(1, &popped.seqs))?;
     }
-    holds(&*stores.a, &thread, &["1", "3"]).await?;
+    holds(&*stores.a, &thread, &["new", "3"]).await?;
     conflict("a new append", say_as(&*stores.a, &thread, token(7), "no").await)
 }
 

@@ -2,8 +2,8 @@
 
 use larder_kernel::limits::BATCH_MESSAGES_MAX;
 use larder_kernel::{
-    AgentId, AgentRole, BlobKey, BlobRef, ChatMessage, HistoryEventKind, MessageFilter, Replacement, Seq,
-    ToolCall, ToolResult,
+    AgentId, AgentRole, BlobKey, BlobRef, ChatMessage, HistoryEventKind, MessageFilter, MessageUpdate,
+    Replacement, Seq, ToolCall, ToolResult,
 };
 
 use super::support::{append, bodies, last, next, run, say, thread};
@@ -106,6 +106,18 @@ pub(super) async fn a_replacement_keeps_every_field(context: Context) -> CaseRes
     say(&*stores.a, &thread, &["old"]).await?;
     let up_to = last(&*stores.a, &thread).await?;
     stores.a.replace(&thread, Replacement::new(up_to, written.clone())).await?;
+    same("the thread", &bodies(&stores.b.get_messages(&thread, 0, written.len()).await?), &written)
+}
+
+/// HIST-140.
+pub(super) async fn an_update_keeps_every_field(context: Context) -> CaseResult {
+    let stores = context.history().await?;
+    let (thread, written) = (thread("fields")?, written()?);
+    append(&*stores.a, &thread, vec![ChatMessage::user("old"); written.len()]).await?;
+    let old = stores.b.get_messages(&thread, 0, written.len()).await?;
+    for (stored, message) in old.iter().zip(&written) {
+        stores.a.update(&thread, MessageUpdate::of(stored, message.clone())).await?;
+    }
     same("the thread", &bodies(&stores.b.get_messages(&thread, 0, written.len()).await?), &written)
 }
 

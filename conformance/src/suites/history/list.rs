@@ -200,7 +200,7 @@ pub(super) async fn a_thread_without_messages_is_not_listed(context: Context) ->
             "subscribed to" => drop(stores.a.subscribe(&thread, Seq::ZERO).await?),
             "read" => drop(stores.a.tail(&thread, None, 5).await?),
             "refused a fork" => {
-                drop(stores.a.fork(&super::support::thread("absent")?, &thread, None, None).await)
+                drop(stores.a.fork(&super::support::thread("absent")?, &thread, None, None).await);
             }
             _ => {
                 let mut batch = numbered("m", 2);

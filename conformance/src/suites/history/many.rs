@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use larder_kernel::limits::BATCH_MESSAGES_MAX;
 use larder_kernel::{
-    AgentId, AgentRole, ChatMessage, Contract, HistoryProvider, MessageFilter, PageRequest, Removal, Seq,
-    StoredMessage, Thread, Ttl,
+    AgentId, AgentRole, ChatMessage, Contract, HistoryProvider, MessageFilter, MessageUpdate, PageRequest,
+    Removal, Seq, StoredMessage, Thread, Ttl,
 };
 
 use super::support::{
@@ -36,6 +36,7 @@ pub(crate) fn rows() -> Vec<Row> {
         ("remove", case!(History, "HIST-113", many_messages_are_removed_by_number)),
         ("remove", case!(History, "HIST-114", many_messages_are_rewound)),
         ("remove", case!(History, "HIST-115", many_messages_are_popped)),
+        ("update", case!(History, "HIST-140", messages_of_a_long_thread_are_updated)),
         ("fork", case!(History, "HIST-040", many_messages_are_forked)),
         ("replace", case!(History, "HIST-050", many_messages_are_replaced)),
         ("list_threads", case!(History, "HIST-061", many_threads_are_listed_once)),
@@ -258,6 +259,19 @@ async fn many_messages_are_popped(context: Context) -> CaseResult {
         are("the popped messages", &popped.messages, left, before)?;
     }
     reads_empty(&*stores.b, &thread).await
+}
+
+async fn messages_of_a_long_thread_are_updated(context: Context) -> CaseResult {
+    let (stores, thread, many) = long(&context).await?;
+    for index in [0, many / 2, many - 1] {
+        let read = async |store: &dyn HistoryProvider| store.get_messages(&thread, count(index), 1).await;
+        let found = read(&*stores.a).await?;
+        let Some(stored) = found.first() else { return Err(expect::broken("a message", "none")) };
+        stores.a.update(&thread, MessageUpdate::of(stored, ChatMessage::user("new"))).await?;
+        let found = read(&*stores.b).await?;
+        expect::equal(&format!("the message at {index}"), &texts(&found), &vec!["new"])?;
+    }
+    expect::equal("the messages", &stores.b.thread_info(&thread).await?.messages, &count(many))
 }
 
 async fn many_messages_are_replaced(context: Context) -> CaseResult {

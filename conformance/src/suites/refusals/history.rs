@@ -8,8 +8,8 @@ use larder_kernel::limits::{
 };
 use larder_kernel::{
     AgentId, AgentRole, AppendOptions, BlobKey, BlobRef, ChatMessage, FencingToken, Generation,
-    HistoryProvider, IdempotencyKey, MessageFilter, Metadata, PageRequest, Removal, Replacement, Result,
-    RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
+    HistoryProvider, IdempotencyKey, MessageFilter, MessageUpdate, Metadata, PageRequest, Removal,
+    Replacement, Result, RunId, Seq, SessionId, Thread, ToolCall, ToolResult, Ttl,
 };
 
 use super::inputs::{
@@ -28,6 +28,7 @@ pub(super) fn tables() -> Vec<Table> {
         table("filter_of_too_many_authors", author_filters()),
         table("replacement", replacements()),
         table("removal", removals()),
+        table("update", updates()),
         table("id", every_id()),
     ]);
     all
@@ -49,10 +50,12 @@ enum Way {
     AppendToANewThread,
     AppendWithAKey,
     Replace,
+    Update,
 }
 
 impl Way {
-    const ALL: [Self; 4] = [Self::Append, Self::AppendToANewThread, Self::AppendWithAKey, Self::Replace];
+    const ALL: [Self; 5] =
+        [Self::Append, Self::AppendToANewThread, Self::AppendWithAKey, Self::Replace, Self::Update];
 
     fn name(self) -> &'static str {
         match self {
@@ -60,6 +63,7 @@ impl Way {
             Self::AppendToANewThread => "message_appended_to_a_new_thread",
             Self::AppendWithAKey => "message_appended_with_a_key",
             Self::Replace => "message_put_in_place",
+            Self::Update => "message_updated",
         }
     }
 }
@@ -71,7 +75,11 @@ fn write(
     field: &'static str,
     limit: Rule,
 ) -> Refusal {
-    let call = if matches!(way, Way::Replace) { "history.replace" } else { "history.append_many" };
+    let call = match way {
+        Way::Replace => "history.replace",
+        Way::Update => "history.update",
+        _ => "history.append_many",
+    };
     Refusal::new(call, what, field, limit, move |stores| {
         let messages = messages();
         Box::pin(async move {
@@ -86,6 +94,11 @@ fn write(
                 Way::Replace => {
                     let replacement = Replacement::new(Seq::new(1), messages).with_seen(Seq::new(7));
                     store.replace(&kept()?, replacement).await.map(drop)
+                }
+                // Updates the first message to the last of these.
+                Way::Update => {
+                    let message = messages.into_iter().next_back().unwrap_or_else(|| ChatMessage::user(""));
+                    store.update(&kept()?, MessageUpdate::appended(Seq::new(1), message)).await.map(drop)
                 }
             }
         })
@@ -157,7 +170,8 @@ fn messages() -> Vec<Table> {
         let most = at_most(METADATA_BYTES_MAX);
         let unlimited = |(_, rule, _): &&Bad<Metadata>| rule.limit != most.limit;
         for (what, limit, metadata) in metadata().iter().filter(unlimited) {
-            for (place, at) in PLACES {
+            // An update has one message.
+            for (place, at) in PLACES.into_iter().filter(|(_, at)| !matches!(way, Way::Update) || *at == 2) {
                 let bad = move || ChatMessage::user("").with_metadata(metadata.clone());
                 let what = format!("metadata of {what}, {place}");
                 rows.push(write(way, move || among(good(), bad(), at), what, "message.metadata", *limit));
@@ -168,6 +182,9 @@ fn messages() -> Vec<Table> {
         }
         let many = || vec![ChatMessage::user("m"); BATCH_MESSAGES_MAX + 1];
         let heavy = || vec![ChatMessage::user("x".repeat(MESSAGE_BYTES_MAX)); 5];
+        if matches!(way, Way::Update) {
+            return table(way.name(), rows);
+        }
         rows.push(write(way, heavy, "too many bytes".to_owned(), "messages.bytes", at_most(BATCH_BYTES_MAX)));
         rows.push(write(way, many, "too many messages".to_owned(), "messages", at_most(BATCH_MESSAGES_MAX)));
         if !matches!(way, Way::Replace) {
@@ -315,6 +332,7 @@ fn tokens() -> Vec<Refusal> {
         "history.append_many",
         "history.replace",
         "history.remove",
+        "history.update",
         "history.clear",
         "history.clear_run",
         "history.fork",
@@ -354,6 +372,10 @@ async fn with_token(
             store.replace(thread, replacement).await.map(drop)
         }
         "history.remove" => store.remove(thread, Removal::newest(1).with_fence(fence)).await.map(drop),
+        "history.update" => {
+            let update = MessageUpdate::appended(Seq::new(1), ChatMessage::user("x"));
+            store.update(thread, update.with_fence(fence)).await.map(drop)
+        }
         "history.clear" => store.clear(thread, Some(fence)).await.map(drop),
         "history.clear_run" => store.clear_run(thread, &RunId::new("r")?, Some(fence)).await.map(drop),
         "history.fork" => store.fork(&kept()?, thread, None, Some(fence)).await.map(drop),
@@ -457,6 +479,27 @@ fn removals() -> Vec<Refusal> {
                 Box::pin(async move {
                     let key = if keyed { Some(IdempotencyKey::new("new")?) } else { None };
                     stores.history()?.remove(&thread()?, removal.with_idempotency_key(key)).await.map(drop)
+                })
+            }));
+        }
+    }
+    rows
+}
+
+fn updates() -> Vec<Refusal> {
+    let below = rule("is negative; pass the `last` of `thread_info`");
+    let mut rows = Vec::new();
+    for last in [-1, -1_000, i64::MIN] {
+        for (thread, keyed) in
+            [(kept as fn() -> Result<Thread>, false), (kept, true), (fresh, false), (fresh, true)]
+        {
+            let what = format!("{last}, of {:?}, keyed: {keyed}", thread().ok());
+            rows.push(Refusal::new("history.update", what, "if_last", below, move |stores| {
+                Box::pin(async move {
+                    let key = if keyed { Some(IdempotencyKey::new("new")?) } else { None };
+                    let update = MessageUpdate::appended(Seq::new(1), ChatMessage::user("x"));
+                    let update = update.with_if_last(Seq::new(last)).with_idempotency_key(key);
+                    stores.history()?.update(&thread()?, update).await.map(drop)
                 })
             }));
         }

@@ -9,10 +9,11 @@ use larder_kernel::{
     BlobStoreExt, BoardId, BucketName, ByteRange, Capability, ChatMessage, CollectionName, Contract,
     Document, DocumentId, Embedding, Entity, EntityId, EntityQuery, EntityType, EntityWrite, Error,
     ErrorKind, FencingToken, Filter, GraphStore, HistoryProvider, IdempotencyKey, Key, KeyValueCondition,
-    KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueStoreExt, MessageFilter, Metadata,
-    NeighborQuery, NewBoard, NewTask, PageRequest, PresignRequest, PutMode, Relationship, RelationshipId,
-    RelationshipQuery, RelationshipType, RelationshipWrite, Removal, RequestOption, Revision, SearchRequest,
-    Seq, TaskId, TaskQuery, TaskStatus, TaskStore, Thread, Transition, Ttl, VectorStore, WorkerId,
+    KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueStoreExt, MessageFilter, MessageUpdate,
+    Metadata, NeighborQuery, NewBoard, NewTask, PageRequest, PresignRequest, PutMode, Relationship,
+    RelationshipId, RelationshipQuery, RelationshipType, RelationshipWrite, Removal, RequestOption, Revision,
+    SearchRequest, Seq, TaskId, TaskQuery, TaskStatus, TaskStore, Thread, Transition, Ttl, VectorStore,
+    WorkerId,
 };
 
 use super::probe::{dump, store};
@@ -212,6 +213,18 @@ async fn history(store: &dyn HistoryProvider, option: RequestOption) -> CaseResu
             let first = store.remove(&thread, removal.clone()).await?;
             let again = store.remove(&thread, removal).await?;
             Ok(first == again && store.thread_info(&thread).await?.messages == 1)
+        }
+        RequestOption::UpdateIfLast => {
+            let update = MessageUpdate::appended(Seq::new(1), ChatMessage::user("never"));
+            lost(store.update(&thread("never")?, update.with_if_last(Seq::new(1))).await)
+        }
+        RequestOption::UpdateIdempotencyKey => {
+            let thread = thread("updated")?;
+            store.append_many(&thread, vec![ChatMessage::user("old")], AppendOptions::default()).await?;
+            let update = MessageUpdate::appended(Seq::new(1), ChatMessage::user("new"));
+            let update = update.with_idempotency_key(IdempotencyKey::new("once")?);
+            let first = store.update(&thread, update.clone()).await?;
+            Ok(first == store.update(&thread, update).await?)
         }
         RequestOption::Fence => {
             let thread = thread("fenced")?;

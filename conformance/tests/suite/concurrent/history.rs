@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use larder_agents::InMemoryHistoryProvider;
 use larder_conformance::{Harness, StoreSet};
 use larder_kernel::HistoryProvider as _;
-use larder_kernel::storage::history::{check_fence, check_if_last, fence_of};
+use larder_kernel::storage::history::{check_fence, check_if_last, check_revision, fence_of};
 use larder_kernel::{
-    AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, MessageFilter, Page,
-    PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result, RunId, Seq, StoredMessage,
-    Thread, ThreadInfo, Ttl,
+    AgentId, AppendOptions, Appended, ChatMessage, FencingToken, Forked, HistoryEvents, MessageFilter,
+    MessageUpdate, Page, PageRequest, Removal, RemovalTarget, Removed, Replaced, Replacement, Result, RunId,
+    Seq, StoredMessage, Thread, ThreadInfo, Ttl, Updated,
 };
 
 use super::frame::{assert_caught, assert_explained, pause, serve};
@@ -33,6 +33,8 @@ enum Defect {
     ReadsLate,
     /// Reads the newest messages, waits, and removes them.
     PopsWhatItRead,
+    /// Compares the revision of the message with that of an update, waits, and updates the message as it is.
+    ChecksTheRevisionEarly,
     /// Counts, waits, and clears.
     CountsBeforeClear,
     /// Each handle caches the reply of `thread_info` from before the last write through it.
@@ -177,6 +179,18 @@ wrong! {
             self.inner.remove(thread, removal).await
         }
 
+        async fn update(&self, thread: &Thread, mut update: MessageUpdate) -> Result<Updated> {
+            if self.defect == Defect::ChecksTheRevisionEarly {
+                let before = Seq::new(update.seq.get() - 1);
+                let found = self.inner.page_after(thread, before, 1).await?;
+                check_revision(&update, found.first().map_or(0, |stored| stored.revision.get()))?;
+                pause().await;
+                let now = self.inner.page_after(thread, before, 1).await?;
+                update.revision = now.first().map_or(update.revision, |stored| stored.revision);
+            }
+            self.inner.update(thread, update).await
+        }
+
         async fn replace(&self, thread: &Thread, mut replacement: Replacement) -> Result<Replaced> {
             if self.defect == Defect::ReplacesBlindly {
                 replacement.seen = self.inner.thread_info(thread).await?.last;
@@ -236,6 +250,11 @@ fn a_replacement_that_ignores_its_condition_is_caught() {
 #[test]
 fn a_pop_that_reads_first_and_removes_later_is_caught() {
     assert_caught(&["HIST-116"], &backend(Defect::PopsWhatItRead));
+}
+
+#[test]
+fn an_update_whose_revision_is_checked_early_is_caught() {
+    assert_caught(&["HIST-144"], &backend(Defect::ChecksTheRevisionEarly));
 }
 
 #[test]

@@ -215,13 +215,11 @@ pub struct DeletedEntity {
 
 impl DeletedEntity {
     /// Creates the result of a deletion.
-    #[must_use]
     pub fn new(existed: bool, relationships: u64) -> Self {
         Self { existed, relationships, more: false }
     }
 
     /// Sets whether the entity has more relationships and therefore still exists.
-    #[must_use]
     pub fn with_more(mut self, more: bool) -> Self {
         self.more = more;
         self

@@ -9,7 +9,7 @@ use crate::check;
 use crate::error::Result;
 use crate::id::IdempotencyKey;
 use crate::limits::BATCH_MESSAGES_MAX;
-use crate::position::{FencingToken, Generation, Seq};
+use crate::position::{FencingToken, Generation, Revision, Seq};
 use crate::storage::options::{OptionSet, RequestOption};
 
 const OPERATION: &str = "history.remove";
@@ -179,7 +179,8 @@ pub struct Removed {
     /// The numbers of the removed messages, in order; none for a rewind.
     pub seqs: Vec<Seq>,
     /// The removed messages, oldest first. None for a rewind, for a repeated removal by number, and for a
-    /// repeated pop whose messages the store no longer keeps.
+    /// repeated pop whose messages the store no longer keeps. Each has the revision of an appended message,
+    /// because it can no longer be updated.
     pub messages: Vec<StoredMessage>,
     /// The thread's last `Seq` after the removal: that of its event if it removed a message.
     pub last: Seq,
@@ -199,10 +200,11 @@ impl Removed {
         self
     }
 
-    /// Sets the removed messages.
+    /// Sets the removed messages, without the revisions that they had.
     #[must_use]
     pub fn with_messages(mut self, messages: Vec<StoredMessage>) -> Self {
         self.messages = messages;
+        self.messages.iter_mut().for_each(|stored| stored.revision = Revision::at(stored.seq));
         self
     }
 
@@ -212,7 +214,7 @@ impl Removed {
         let generation = generation.into();
         self.last = self.last.in_generation(generation);
         self.seqs.iter_mut().for_each(|seq| *seq = seq.in_generation(generation));
-        self.messages.iter_mut().for_each(|stored| stored.seq = stored.seq.in_generation(generation));
+        self.messages.iter_mut().for_each(|stored| *stored = stored.clone().in_generation(generation));
         self
     }
 }

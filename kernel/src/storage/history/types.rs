@@ -8,30 +8,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{IdempotencyKey, RunId, Thread};
 use crate::message::ChatMessage;
-use crate::position::{FencingToken, Generation, Seq};
+use crate::position::{FencingToken, Generation, Revision, Seq};
 use crate::storage::options::{OptionSet, RequestOption};
 
-/// A message and its `Seq` in the thread. Cloning shares the message.
+/// A message with its `Seq` and its revision in the thread. Cloning shares the message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredMessage {
     /// The `Seq` of the message.
     pub seq: Seq,
+    /// The revision of the message: the number of the write that gave it its content. This is the `Seq` of an
+    /// appended message, and the `Seq` of the event of a replacement or an update.
+    pub revision: Revision,
     /// The message.
     pub message: Arc<ChatMessage>,
 }
 
 impl StoredMessage {
-    /// Creates a stored message.
+    /// Creates a stored message with the revision of a message that was appended at this `Seq`.
     #[must_use]
     pub fn new(seq: Seq, message: impl Into<Arc<ChatMessage>>) -> Self {
-        Self { seq, message: message.into() }
+        Self { seq, revision: Revision::at(seq), message: message.into() }
     }
 
-    /// Sets the generation of the thread, which the `Seq` names.
+    /// Sets the revision.
+    #[must_use]
+    pub fn with_revision(mut self, revision: Revision) -> Self {
+        self.revision = revision;
+        self
+    }
+
+    /// Sets the generation of the thread, which the `Seq` and the revision name.
     #[must_use]
     pub fn in_generation(mut self, generation: impl Into<Option<Generation>>) -> Self {
+        let generation = generation.into();
         self.seq = self.seq.in_generation(generation);
+        self.revision = self.revision.in_generation(generation);
         self
     }
 
@@ -290,10 +302,11 @@ impl HistoryEvent {
         match &mut self.kind {
             HistoryEventKind::Replaced { up_to, messages, .. } => {
                 *up_to = up_to.in_generation(generation);
-                for message in messages {
-                    message.seq = message.seq.in_generation(generation);
+                for stored in messages {
+                    *stored = stored.clone().in_generation(generation);
                 }
             }
+            HistoryEventKind::Updated { of, .. } => *of = of.in_generation(generation),
             HistoryEventKind::Removed { seqs } => {
                 seqs.iter_mut().for_each(|seq| *seq = seq.in_generation(generation));
             }
@@ -327,6 +340,15 @@ pub enum HistoryEventKind {
     Removed {
         /// The numbers of the removed messages, in order.
         seqs: Vec<Seq>,
+    },
+    /// A message was updated. The new revision of the message has the number of the event.
+    Updated {
+        /// The `Seq` of the message.
+        of: Seq,
+        /// The new message.
+        message: Arc<ChatMessage>,
+        /// The thread's size in bytes right after the update.
+        thread_bytes: u64,
     },
     /// Every message after a position was removed.
     Rewound {

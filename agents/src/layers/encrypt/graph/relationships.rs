@@ -1,11 +1,10 @@
 //! Conditional and merging writes of relationships with encrypted properties.
 
 use larder_kernel::{
-    ErrorKind, GraphCondition, GraphMode, GraphStore, GraphWritten, RelationshipWrite, Result,
-    StoredRelationship,
+    ErrorKind, GraphMode, GraphStore, GraphWritten, RelationshipWrite, Result, StoredRelationship,
 };
 
-use super::{MERGES_MAX, Sealed};
+use super::{MERGES_MAX, Sealed, unchanged};
 
 const OPERATION: &str = "graph.write_relationships";
 
@@ -47,10 +46,6 @@ impl Sealed<dyn GraphStore> {
 fn merged(write: &RelationshipWrite, stored: Option<&StoredRelationship>) -> Result<RelationshipWrite> {
     let relationship =
         write.apply(stored.map(|stored| (stored.revision, &stored.relationship.properties)))?;
-    let condition = match (write.mode, stored) {
-        (GraphMode::Merge, Some(stored)) => GraphCondition::AtRevision(stored.revision),
-        (GraphMode::Merge, None) => GraphCondition::Absent,
-        _ => write.condition,
-    };
+    let condition = unchanged(write.mode, write.condition, stored.map(|stored| stored.revision));
     Ok(RelationshipWrite::replace(relationship).with_condition(condition))
 }

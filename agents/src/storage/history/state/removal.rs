@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use larder_kernel::check::size;
 use larder_kernel::limits::POPPED_KEPT_MAX;
-use larder_kernel::storage::history::{check_if_last, check_remove_at, check_removed_bytes};
-use larder_kernel::{
-    Error, ErrorKind, IdempotencyKey, Removal, RemovalTarget, Removed, Result, Seq, StoredMessage,
+use larder_kernel::storage::history::{
+    check_if_last, check_remove_at, check_removed_bytes, used_for_another,
 };
+use larder_kernel::{Error, IdempotencyKey, Removal, RemovalTarget, Removed, Result, Seq, StoredMessage};
 
 use super::{Entry, EventKind, KEY_SHARE_BYTES, ThreadState};
 use crate::storage::backend::{MemoryBackend, deadline_ms};
@@ -16,7 +16,7 @@ const OPERATION: &str = "history.remove";
 /// The quota share of the number of a removed message.
 const NUMBER_SHARE_BYTES: u64 = 8;
 
-/// The results of removals with idempotency keys.
+/// The results of removals and updates with idempotency keys.
 #[derive(Default)]
 pub(super) struct Removals {
     /// The digest and the result, without messages.
@@ -42,6 +42,16 @@ impl Removals {
     /// Returns the time at which the first messages are no longer kept.
     pub(super) fn expires_at_ms(&self) -> Option<i64> {
         self.popped_by_end.first().map(|(kept_until_ms, _)| *kept_until_ms)
+    }
+
+    /// Returns the digest and the result of a removal or an update.
+    pub(super) fn answer(&self, key: &IdempotencyKey) -> Option<&([u8; 32], Removed)> {
+        self.answers.get(key)
+    }
+
+    /// Remembers the digest and the result of an update.
+    pub(super) fn remember(&mut self, key: IdempotencyKey, digest: [u8; 32], last: Seq) {
+        self.answers.insert(key, (digest, Removed::new(1, last)));
     }
 
     fn keep(&mut self, key: &IdempotencyKey, popped: Popped) {
@@ -77,8 +87,7 @@ impl ThreadState {
             && let Some((digest, answer)) = self.removals.answers.get(key)
         {
             if *digest != removal.digest() {
-                let message = "the idempotency key was used for another removal; use a new key";
-                return Err(Error::new(ErrorKind::Conflict, OPERATION, message));
+                return Err(used_for_another(OPERATION));
             }
             let answer = answer.clone().with_messages(self.removals.kept(key, now_ms));
             self.raise_fence(removal.fence);
@@ -106,7 +115,7 @@ impl ThreadState {
         let count = self.messages.len();
         let goes: Vec<usize> = match &removal.target {
             RemovalTarget::Numbers(numbers) => {
-                let find = |seq: &Seq| self.messages.binary_search_by_key(&seq.get(), |entry| entry.seq).ok();
+                let find = |seq: &Seq| self.index_of(seq.get());
                 let mut goes: Vec<usize> = numbers.iter().filter_map(find).collect();
                 goes.sort_unstable();
                 goes

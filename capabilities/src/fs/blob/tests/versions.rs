@@ -147,8 +147,17 @@ async fn a_damaged_version_is_found_and_does_not_hide_the_others() {
     let faults = Faults::default();
     verify(&FsConfig::new(root.path()), &faults).await.unwrap();
     assert_eq!(faults.take().faults.len(), 2);
-    // A damaged blob can be replaced; it leaves no version.
+    // A damaged blob may be any version that the folder does not have.
+    let current = listed[0].as_ref().unwrap().id.clone();
     std::fs::write(root.path().join("n=/a"), "damaged").unwrap();
+    let listed: Vec<_> = store.list_versions(&key("a")).await.unwrap().collect().await;
+    let kinds: Vec<_> = listed.iter().map(|item| item.as_ref().map(|_| ()).map_err(Error::kind)).collect();
+    assert_eq!(kinds, [Err(ErrorKind::Corrupt), Ok(()), Err(ErrorKind::Corrupt)]);
+    let read = store.get_version(&key("a"), &current, BlobGetOptions::default()).await;
+    assert_eq!(read.map(drop).unwrap_err().kind(), ErrorKind::Corrupt);
+    let refused = store.delete_version(&key("a"), &current).await.unwrap_err();
+    assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Corrupt, Outcome::NotApplied));
+    // It can be replaced, and leaves no version.
     store.put_bytes(&key("a"), "4".into()).await.unwrap();
     assert_eq!(store.get_bytes(&key("a")).await.unwrap(), "4");
     assert_eq!(names(root.path(), "a!").len(), 3);

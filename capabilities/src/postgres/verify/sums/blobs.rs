@@ -41,15 +41,11 @@ pub(super) const CHECKS: &[SqlCheck] = &[
                 format('its last number is %s; the greatest number in use is %s', s.last, e.top)
               FROM (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS last
                     FROM larder.blob_numbers) s,
-                (SELECT greatest((SELECT max(greatest(version, content)) FROM larder.blobs),
-                    (SELECT max(content) FROM larder.blob_chunks),
-                    (SELECT max(content) FROM larder.blob_leftovers)) AS top) e WHERE e.top > s.last",
+                (SELECT max(version) AS top FROM larder.blobs) e WHERE e.top > s.last",
         repair: Some((
             "raise the last number",
             "SELECT setval('larder.blob_numbers', greatest((SELECT last_value FROM larder.blob_numbers),
-                (SELECT max(greatest(version, content)) FROM larder.blobs),
-                (SELECT max(content) FROM larder.blob_chunks),
-                (SELECT max(content) FROM larder.blob_leftovers)))",
+                (SELECT max(version) FROM larder.blobs)))",
         )),
     },
 ];

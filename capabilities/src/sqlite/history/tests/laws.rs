@@ -1,7 +1,7 @@
 //! The cost of calls as a thread grows, counted in SQLite's instructions.
 
 use super::super::thread::Address;
-use super::super::{read, removal, write};
+use super::super::{read, removal, update, write};
 use super::*;
 use crate::sqlite::engine::ReadBudget;
 use crate::sqlite::tests::Counting;
@@ -16,6 +16,7 @@ const WINDOW: usize = 50;
 struct Costs {
     append: Vec<u64>,
     pop: Vec<u64>,
+    update: Vec<u64>,
     tail: Vec<u64>,
     page: Vec<u64>,
     info: Vec<u64>,
@@ -45,6 +46,13 @@ async fn costs() -> Costs {
         let message = Encoded::all("test.append", &[text("one more")]).unwrap();
         let options = write::Append::default();
         costs.append.push(counting.of(|sql| write::append(sql, &address, &message, &options)));
+        let wanted = update::Update {
+            address: Address { namespace: address.namespace.clone(), thread: address.thread.clone() },
+            update: MessageUpdate::appended(Seq::new(i64::from(length / 2)), text("another")),
+            message: Encoded::new("test.update", &text("another")).unwrap(),
+            digest: None,
+        };
+        costs.update.push(counting.of(|sql| update::update(sql, &wanted)));
         let pop = Removal::newest(1);
         costs.pop.push(counting.of(|sql| removal::remove(sql, &address, &pop)));
     }
@@ -62,6 +70,7 @@ async fn the_cost_of_appends_pops_and_windows_is_independent_of_thread_length() 
     let costs = costs().await;
     assert!(is_flat(&costs.append), "append: {:?}", costs.append);
     assert!(is_flat(&costs.pop), "pop: {:?}", costs.pop);
+    assert!(is_flat(&costs.update), "update: {:?}", costs.update);
     assert!(is_flat(&costs.tail), "tail: {:?}", costs.tail);
     assert!(is_flat(&costs.page), "page: {:?}", costs.page);
     assert!(is_flat(&costs.info), "info: {:?}", costs.info);
