@@ -8,12 +8,12 @@ use redis::Value;
 
 use super::super::decode;
 use super::super::failure::corrupt;
-use super::address::Address;
+use super::address::{Address, with_fence};
 use super::index::Index;
 use super::message::Batch;
 use super::read::at_the_cap;
 use super::scripts::UPDATE;
-use super::write::{with_condition, with_fence};
+use super::write::with_condition;
 
 const OPERATION: &str = "history.update";
 
