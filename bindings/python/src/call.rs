@@ -16,7 +16,7 @@ use crate::process::{Owned, Process};
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Converts the result of a call, with the interpreter.
-type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+pub(crate) type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 type Work = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 
 /// One call. It does nothing until Python waits for it or starts it.
