@@ -10,7 +10,7 @@ PAGES = [HERE.with_name("python.md"), *(folder / "guide/src/python.md" for folde
 def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, capsys):
     page = next(page for page in PAGES if page.exists())
     programs = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 3
+    assert len(programs) == 4
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "guide"}
     for program in programs:
@@ -19,4 +19,5 @@ def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, ca
         "Hello",
         "Conflict not_applied",
         "{'cities': ['Oslo', 'Basel']}",
+        "('users', 'ada') prefs {'theme': 'dark'}",
     ]
