@@ -225,10 +225,10 @@ def test_a_refresh_never_undoes_a_write(stores):
     stop = threading.Event()
 
     def read():
-        while not stop.is_set():
+        while not stop.wait(0.001):
             store.search(("n",))
 
-    readers = [threading.Thread(target=read) for _ in range(3)]
+    readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
     try:
