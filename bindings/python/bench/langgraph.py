@@ -6,9 +6,11 @@
 With `--postgres`, which also needs `langgraph-checkpoint-postgres` and `psycopg[binary]`, it creates a database for
 each side on that server and drops it afterwards.
 
+Measure a release build: `maturin build --release`.
+
 A turn is one `invoke` of a graph with one node. The time is that of the saver's methods alone, without the time of the
 serializer, which both sides share; that of the serializer is printed. All figures of one line come from one run, in
-which the sides take turns.
+which the sides take turns. The bytes are those since the saver was opened.
 """
 
 from __future__ import annotations
@@ -130,7 +132,12 @@ class Side:
         self.closing = contextlib.ExitStack()
         saver = self.closing.enter_context(open_saver(TimedSerializer(self.clock)))
         self.graph, self.size_of = graph(timed(saver, self.clock), kind), size_of
+        self.empty = size_of()
         self.turns, self.reads = [], []
+
+    @property
+    def size(self):
+        return self.size_of() - self.empty
 
     def turn(self):
         self.clock.reset()
@@ -179,10 +186,7 @@ def postgres_sides(url, closing, kind):
         return name, url.rpartition("/")[0] + "/" + name
 
     def size_of(name):
-        def size():
-            return admin.execute("SELECT pg_database_size(%s)", (name,)).fetchone()[0] - empty
-
-        return size
+        return lambda: admin.execute("SELECT pg_database_size(%s)", (name,)).fetchone()[0]
 
     @contextlib.contextmanager
     def peer(serde):
@@ -193,7 +197,6 @@ def postgres_sides(url, closing, kind):
 
     own, own_url = database()
     other, other_url = database()
-    empty = admin.execute("SELECT pg_database_size(%s)", (own,)).fetchone()[0]
     yield Side(larder_on(own_url), size_of(own), kind)
     yield Side(peer, size_of(other), kind)
 
@@ -231,7 +234,7 @@ def measure(place, kind, sides, turns):
                     side.read()
             done += 1
         figures[mark] = [report(place, kind, mark, sides, name) for name in ("turns", "reads")]
-        sizes = [(side.size_of(), side.clock.bytes) for side in sides]
+        sizes = [(side.size, side.clock.bytes) for side in sides]
         (own, own_data), (peer, peer_data) = sizes
         print(
             f"{place:8} {kind:8} bytes at {mark:5}: {own / peer:6.2f} of the peer's ({own:,} of {peer:,}; "

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TypedDict
 
@@ -182,23 +183,40 @@ def test_a_batch_is_one_atomic_write(store):
     assert len(store.search(("m",), limit=2000)) == 1200
 
 
-def test_an_expired_item_is_gone_and_a_read_restarts_its_time(stores):
-    store = LarderStore(stores, ttl={"default_ttl": 1 / 60, "refresh_on_read": False})
+def test_a_read_restarts_the_time_to_live(stores):
+    store = LarderStore(stores, ttl={"default_ttl": 10, "refresh_on_read": False})
     store.put(("n",), "default", {})
+    store.put(("n",), "own", {"own": True}, ttl=20)
     store.put(("n",), "kept", {}, ttl=None)
-    store.put(("n",), "got", {}, ttl=2 / 60)
-    store.put(("n",), "found", {"found": True}, ttl=2 / 60)
-    before = store.get(("n",), "got")
-    for _ in range(3):
-        time.sleep(0.8)
-        assert store.get(("n",), "got", refresh_ttl=True) == before
-        assert len(store.search(("n",), filter={"found": True}, refresh_ttl=True)) == 1
-    assert [item.key for item in store.search(("n",))] == ["found", "got", "kept"]
-    time.sleep(2.1)
-    assert [item.key for item in store.search(("n",))] == ["kept"]
-    assert store.get(("n",), "got") is None
-    store.delete(("n",), "kept")
-    assert store.list_namespaces() == []
+
+    def expiry(key):
+        return stores.key_value.entry("larder.langgraph.store", f"n..{key}").expires_at
+
+    first = {key: expiry(key) for key in ("default", "own", "kept")}
+    assert first["kept"] is None
+    assert timedelta(minutes=9) < first["own"] - first["default"] < timedelta(minutes=11)
+    before = store.get(("n",), "own")
+    time.sleep(0.01)
+    store.get(("n",), "own")
+    store.search(("n",))
+    assert {key: expiry(key) for key in first} == first
+    assert store.get(("n",), "own", refresh_ttl=True) == before
+    second = expiry("own")
+    assert second > first["own"] and expiry("default") == first["default"]
+    time.sleep(0.01)
+    store.search(("n",), filter={"own": True}, refresh_ttl=True)
+    assert expiry("own") > second and expiry("default") == first["default"]
+    assert [item.key for item in store.search(("n",), refresh_ttl=True)] == ["kept", "own", "default"]
+    assert expiry("default") > first["default"] and expiry("kept") is None
+
+
+def test_an_expired_item_is_gone(store):
+    store.put(("n",), "kept", {})
+    store.put(("m",), "short", {}, ttl=0.2 / 60)
+    time.sleep(0.5)
+    assert store.get(("m",), "short") is None
+    assert [item.key for item in store.search(())] == ["kept"]
+    assert store.list_namespaces() == [("n",)]
 
 
 def test_a_refresh_never_undoes_a_write(stores):
@@ -207,10 +225,10 @@ def test_a_refresh_never_undoes_a_write(stores):
     stop = threading.Event()
 
     def read():
-        while not stop.is_set():
+        while not stop.wait(0.001):
             store.search(("n",))
 
-    readers = [threading.Thread(target=read) for _ in range(3)]
+    readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
     try:

@@ -29,7 +29,11 @@ def _options(conn_string, index, ttl):
     if index is not None:
         index = {**index, "fields": index.get("text_fields")}
     options = {"namespace": f"python-{uuid.uuid4()}", "index": index, "ttl": ttl}
-    return os.environ["LARDER_TEST_URL"], options
+    url = os.environ["LARDER_TEST_URL"]
+    if url.startswith("postgres"):
+        # A test makes 6,000 calls at the same time.
+        url += ("&" if "?" in url else "?") + "acquire_timeout_ms=120000"
+    return url, options
 
 
 class Store(LarderStore):
