@@ -48,8 +48,7 @@ fn passes_with_conditions(url: &str) {
     }
 }
 
-/// Runs the cases that the filter selects, of which none may fail, and returns the clauses of those that
-/// passed.
+/// Runs the selected cases, of which none may fail, and returns the clauses of the passed ones.
 fn passes(url: &str, filter: &str) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(["check", &format!("strict={url}"), "--format", "json", "--level", "contract,hostile"])
