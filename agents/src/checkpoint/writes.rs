@@ -138,9 +138,9 @@ impl Checkpointer {
         Ok(found.as_mut().map(|found| found.remove(id).unwrap_or_default()))
     }
 
-    /// Returns the pending writes of each checkpoint from their entries, by path, task and index; `None` if one
-    /// of them is incomplete. Two pages can have parts of two values, or one part of a value that was written
-    /// or deleted in between.
+    /// Returns the pending writes of each checkpoint from their entries, by path, task and index; `None` if
+    /// one of them is incomplete. Two pages can have parts of two values, or one part of a value that was
+    /// written or deleted in between.
     pub(super) async fn assemble(
         &self,
         operation: &'static str,

@@ -10,7 +10,7 @@
 Each method has a twin for ``asyncio``, whose name begins with ``a``: ``await larder.aopen(url)``.
 """
 
-from larder._blobs import BlobInfo, Blobs
+from larder._blobs import BlobInfo, Blobs, BlobVersion, PresignedUrl
 from larder._errors import (
     AlreadyExists,
     Conflict,
@@ -27,8 +27,9 @@ from larder._errors import (
 )
 from larder._filter import Filter
 from larder._graph import Entity, Graph, Reached, Relationship, SubGraph, Written
-from larder._history import Appended, Event, Forked, History, Replaced, ThreadInfo, Ttl
-from larder._key_value import Delete, Entry, Item, KeyValue, Put
+from larder._history import History
+from larder._history_types import Appended, Event, Forked, MessageFilter, Replaced, ThreadInfo, Ttl
+from larder._key_value import Change, Delete, Entry, Item, KeyValue, Put
 from larder._messages import Author, BlobRef, Message, Role, StoredMessage, Thread, ToolCall, ToolResult
 from larder._position import Position
 from larder._stores import Stores, aopen, open
@@ -41,9 +42,11 @@ __all__ = [
     "Author",
     "BlobInfo",
     "BlobRef",
+    "BlobVersion",
     "Blobs",
     "Board",
     "BoardId",
+    "Change",
     "Claim",
     "CollectionInfo",
     "Conflict",
@@ -63,10 +66,12 @@ __all__ = [
     "KeyValue",
     "Lease",
     "Message",
+    "MessageFilter",
     "NewTask",
     "NotFound",
     "PermissionDenied",
     "Position",
+    "PresignedUrl",
     "Put",
     "PutReport",
     "Reached",

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from larder._key_value import Buffer
 from larder._native import Blobs as NativeBlobs
+from larder._native import Call
 from larder._page import wanted
 from larder._run import Plan, Unpicklable, adrive, drive, run
-from larder._time import from_text
+from larder._time import Duration, from_text, milliseconds
 
 _PAGE = 10_000
 
@@ -27,6 +28,32 @@ class BlobInfo(NamedTuple):
     modified_at: datetime
     content_type: str | None = None
     metadata: dict[str, str] = {}
+
+
+class BlobVersion(NamedTuple):
+    """A version of a blob."""
+
+    id: str
+    current: bool
+    """``True`` for the version that :meth:`Blobs.get` reads."""
+    size: int
+    """The size in bytes."""
+    etag: str
+    modified_at: datetime
+
+
+class PresignedUrl(NamedTuple):
+    """A URL that allows one request without credentials. It is a secret."""
+
+    url: str
+    method: str
+    """``GET`` or ``PUT``."""
+    expires_at: datetime
+    headers: dict[str, str]
+    """The headers that the request must have."""
+
+    def __repr__(self) -> str:
+        return f"<larder.PresignedUrl, {self.method}>"
 
 
 class Blobs(Unpicklable):
@@ -79,16 +106,66 @@ class Blobs(Unpicklable):
         call = self._native.put(key, content, content_type, dict(metadata or {}), create, etag)
         return _info(json.loads(await run(call)))
 
-    def get(self, key: str, *, start: int = 0, end: int | None = None) -> bytes:
+    def get(self, key: str, *, start: int = 0, end: int | None = None, version: str | None = None) -> bytes:
         """Returns the content of a blob, or the bytes from ``start`` to before ``end``.
 
-        :raises NotFound: if the blob does not exist.
+        :param version: The version to read; the current one if it is ``None``.
+        :raises NotFound: if the blob or the version does not exist.
         """
-        return self._native.get(key, start, end).wait()
+        return self._get(key, start, end, version).wait()
 
-    async def aget(self, key: str, *, start: int = 0, end: int | None = None) -> bytes:
+    async def aget(
+        self, key: str, *, start: int = 0, end: int | None = None, version: str | None = None
+    ) -> bytes:
         """As :meth:`get`."""
-        return await run(self._native.get(key, start, end))
+        return await run(self._get(key, start, end, version))
+
+    def _get(self, key: str, start: int, end: int | None, version: str | None) -> Call[bytes]:
+        if version is None:
+            return self._native.get(key, start, end)
+        return self._native.get_version(key, version, start, end)
+
+    def versions(self, key: str) -> _Versions:
+        """Lists the versions of a blob, newest first.
+
+        :raises Unsupported: if the backend keeps no versions; URLs such as ``file:./folder?blob_versions=true`` do.
+        """
+        return _versions(self._native.versions(key).wait())
+
+    async def aversions(self, key: str) -> _Versions:
+        """As :meth:`versions`."""
+        return _versions(await run(self._native.versions(key)))
+
+    def delete_version(self, key: str, version: str) -> bool:
+        """Deletes an earlier version of a blob, and returns whether it existed.
+
+        :raises Conflict: if the version is the current one.
+        """
+        return self._native.delete_version(key, version).wait()
+
+    async def adelete_version(self, key: str, version: str) -> bool:
+        """As :meth:`delete_version`."""
+        return await run(self._native.delete_version(key, version))
+
+    def presign(
+        self, key: str, *, valid_for: Duration, write: bool = False, content_type: str | None = None
+    ) -> PresignedUrl:
+        """Creates a URL that reads a blob without credentials, from 1 s up to 7 days.
+
+        :param valid_for: The time in seconds during which the URL is valid.
+        :param write: ``True`` for a URL that writes the blob.
+        :param content_type: The content type that the write must have.
+        :raises Unsupported: if the backend has no such URLs; S3 does.
+        """
+        valid_ms = milliseconds("valid_for", valid_for) or 0
+        return _presigned(self._native.presign(key, write, valid_ms, content_type).wait())
+
+    async def apresign(
+        self, key: str, *, valid_for: Duration, write: bool = False, content_type: str | None = None
+    ) -> PresignedUrl:
+        """As :meth:`presign`."""
+        valid_ms = milliseconds("valid_for", valid_for) or 0
+        return _presigned(await run(self._native.presign(key, write, valid_ms, content_type)))
 
     def info(self, key: str) -> BlobInfo | None:
         """Returns a blob without its content; ``None`` if it does not exist."""
@@ -151,7 +228,22 @@ class Blobs(Unpicklable):
 
 
 _Infos = list[BlobInfo]
-"""The class has a method `list`, so its annotations cannot name the type."""
+_Versions = list[BlobVersion]
+"""The class has a method `list`, so its annotations cannot name these types."""
+
+
+def _versions(text: str) -> _Versions:
+    return [
+        BlobVersion(
+            found["id"], found["current"], found["size"], found["etag"], from_text(found["modified_at"])
+        )
+        for found in json.loads(text)
+    ]
+
+
+def _presigned(text: str) -> PresignedUrl:
+    found = json.loads(text)
+    return PresignedUrl(found["url"], found["method"], from_text(found["expires_at"]), found["headers"])
 
 
 def _info(found: dict[str, Any]) -> BlobInfo:

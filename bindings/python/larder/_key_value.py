@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +14,7 @@ from larder._run import Plan, Unpicklable, adrive, drive, run
 from larder._time import Duration, from_micros, milliseconds
 
 if TYPE_CHECKING:
+    from larder._native import Change as NativeChange
     from larder._native import Write as NativeWrite
 
 Buffer = bytes | bytearray | memoryview
@@ -29,6 +30,16 @@ class Entry(NamedTuple):
     revision: Position
     expires_at: datetime | None
     """The time from which the key reads as absent, by the store's clock."""
+
+
+class Change(NamedTuple):
+    """A change of a key."""
+
+    key: str
+    value: bytes | None
+    """The new value; ``None`` if the key was deleted or has expired."""
+    revision: Position
+    expires_at: datetime | None
 
 
 class Item(NamedTuple):
@@ -104,11 +115,19 @@ class KeyValue(Unpicklable):
 
         Up to 1,000 keys with 16 MiB of values are read at one instant.
         """
-        return self._native.get_many(bucket, list(keys)).wait()
+        return [found and found[0] for found in self._native.get_many(bucket, list(keys)).wait()]
 
     async def aget_many(self, bucket: str, keys: Iterable[str]) -> list[bytes | None]:
         """As :meth:`get_many`."""
-        return await run(self._native.get_many(bucket, list(keys)))
+        return [found and found[0] for found in await run(self._native.get_many(bucket, list(keys)))]
+
+    def entry_many(self, bucket: str, keys: Iterable[str]) -> list[Entry | None]:
+        """As :meth:`get_many`, with the revisions and expiries."""
+        return [_entry(found) for found in self._native.get_many(bucket, list(keys)).wait()]
+
+    async def aentry_many(self, bucket: str, keys: Iterable[str]) -> list[Entry | None]:
+        """As :meth:`entry_many`."""
+        return [_entry(found) for found in await run(self._native.get_many(bucket, list(keys)))]
 
     def set(
         self,
@@ -233,6 +252,24 @@ class KeyValue(Unpicklable):
         """As :meth:`delete_prefix`."""
         return await run(self._native.delete_prefix(bucket, prefix))
 
+    def watch(self, bucket: str, prefix: str = "", *, after: Position | int = 0) -> Iterator[Change]:
+        """Yields the latest change after a revision to each key with a prefix, then waits for new changes.
+
+        :raises Conflict: if the bucket was erased or lost, or no longer has the deletions since ``after``: discard
+            what you know of it, and watch from revision 0.
+        """
+        events = self._native.watch(bucket, prefix, Position(after).text).wait()
+        while (change := events.next().wait()) is not None:
+            yield _change(change)
+
+    async def awatch(
+        self, bucket: str, prefix: str = "", *, after: Position | int = 0
+    ) -> AsyncIterator[Change]:
+        """As :meth:`watch`."""
+        events = await run(self._native.watch(bucket, prefix, Position(after).text))
+        while (change := await run(events.next())) is not None:
+            yield _change(change)
+
     def buckets(self) -> dict[str, int]:
         """Returns the buckets that have keys, with the numbers of their keys, in byte order."""
         return drive(self._buckets())
@@ -256,6 +293,11 @@ def _entry(found: tuple[bytes, str, int | None] | None) -> Entry | None:
         return None
     value, revision, expires_at = found
     return Entry(value, Position(revision), from_micros(expires_at))
+
+
+def _change(found: NativeChange) -> Change:
+    key, value, revision, expires_at = found
+    return Change(key, value, Position(revision), from_micros(expires_at))
 
 
 def _write(write: Put | Delete) -> NativeWrite:

@@ -104,6 +104,8 @@ class StoredMessage:
 
     seq: Position
     message: Message
+    revision: Position
+    """The number of the write that gave the message its content: an append, a replacement or an update."""
 
     @property
     def text(self) -> str:
@@ -115,6 +117,11 @@ def encode(messages: Message | Iterable[Message]) -> str:
     """Returns the JSON of messages for the Rust library."""
     messages = (messages,) if isinstance(messages, Message) else messages
     return to_json("messages", [_encode(message) for message in messages])
+
+
+def encode_one(message: Message) -> str:
+    """Returns the JSON of a message for the Rust library."""
+    return to_json("message", _encode(message))
 
 
 def _encode(message: Message) -> dict[str, Any]:
@@ -149,7 +156,8 @@ def _fields(part: ToolCall | ToolResult | BlobRef | Author) -> dict[str, Any]:
 
 def decode(stored: Mapping[str, Any]) -> StoredMessage:
     """Reads a stored message from the JSON of the Rust library."""
-    return StoredMessage(Position(stored["seq"]), decode_message(stored["message"]))
+    message = decode_message(stored["message"])
+    return StoredMessage(Position(stored["seq"]), message, Position(stored["revision"]))
 
 
 def decode_message(given: Mapping[str, Any]) -> Message:

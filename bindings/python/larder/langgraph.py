@@ -1,4 +1,4 @@
-"""LangGraph: a checkpointer on any backend.
+"""LangGraph: a checkpointer and a store on any backend.
 
 >>> from larder.langgraph import LarderSaver
 >>> with LarderSaver.from_url("memory:") as checkpointer:
@@ -6,15 +6,22 @@
 
 A turn is one atomic write. If two runs continue the same checkpoint, one of them raises ``larder.Conflict``;
 LangGraph's own savers accept both and lose one. A run that names a ``checkpoint_id`` begins a branch instead.
+
+>>> from larder.langgraph import LarderStore
+>>> with LarderStore.from_url("memory:") as store:
+...     store.put(("users", "ada"), "prefs", {"theme": "dark"})
+...     store.get(("users", "ada"), "prefs").value
+{'theme': 'dark'}
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from types import TracebackType
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from larder._native import Call
+from larder._owner import Owner
 from larder._run import adrive, drive, run
 from larder._stores import Stores, aopen, open
 
@@ -28,16 +35,18 @@ try:
         DeltaChannelHistory,
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 except ModuleNotFoundError as error:
     message = "larder.langgraph needs LangGraph; run `pip install 'larder-store[langgraph]'`"
     raise ImportError(message) from error
 
 from larder._langgraph import Plans
+from larder._langgraph_store import StorePlans, check_ops
 
-__all__ = ["LarderSaver"]
+__all__ = ["LarderSaver", "LarderStore"]
 
 
-class LarderSaver(Plans):
+class LarderSaver(Owner, Plans):
     """Stores the checkpoints of graphs in a key-value store, and large values in its blob store.
 
     :param stores: Open stores. The saver does not close them.
@@ -48,7 +57,6 @@ class LarderSaver(Plans):
     def __init__(self, stores: Stores, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(stores._native.checkpoints(), serde)
         self._stores = stores
-        self._owned: Stores | None = None
 
     @classmethod
     def from_url(
@@ -73,38 +81,6 @@ class LarderSaver(Plans):
             raise
         saver._owned = stores
         return saver
-
-    def close(self) -> None:
-        """Closes the stores that the saver opened."""
-        if self._owned is not None:
-            self._owned.close()
-
-    async def aclose(self) -> None:
-        """As :meth:`close`."""
-        if self._owned is not None:
-            await self._owned.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Returns the checkpoint that a config names, or the newest one of its thread."""
@@ -247,3 +223,76 @@ class LarderSaver(Plans):
     ) -> Mapping[str, DeltaChannelHistory]:
         """As :meth:`get_delta_channel_history`."""
         return await adrive(self._history(config, channels))
+
+
+class LarderStore(Owner, StorePlans):
+    """Stores items in a key-value store, and their embeddings in a vector store if there is an ``index``.
+
+    It behaves as ``PostgresStore``: a write keeps ``created_at``, a search without a query returns the items that were
+    written last first, and one with a query returns those with embeddings, by their similarity. In addition, an
+    expired item reads as absent at once, and the writes of a batch are one atomic write for up to 1,000 items of 8 MiB.
+    A namespace and a key have at most 510 bytes together. A value is JSON of at most 4 MiB.
+
+    A search without a query reads all items under its prefix.
+
+    :param stores: Open stores. This store does not close them.
+    :param index: The model that creates embeddings, as for the stores of LangGraph. Its ``dims`` are not needed.
+    :param ttl: The default time to live in minutes, and whether reads restart it.
+    :raises Unsupported: if the stores have no key-value store, or no vector store for the index.
+    """
+
+    def __init__(
+        self, stores: Stores, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None
+    ) -> None:
+        super().__init__(stores, index, ttl)
+        self._stores = stores
+
+    @classmethod
+    def from_url(
+        cls,
+        *urls: str,
+        namespace: str = "default",
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> Self:
+        """Opens stores as :func:`larder.open` does. This store closes them: use it with ``with``."""
+        return cls._owning(open(*urls, namespace=namespace), index, ttl)
+
+    @classmethod
+    async def afrom_url(
+        cls,
+        *urls: str,
+        namespace: str = "default",
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> Self:
+        """As :meth:`from_url`."""
+        return cls._owning(await aopen(*urls, namespace=namespace), index, ttl)
+
+    @classmethod
+    def _owning(cls, stores: Stores, index: IndexConfig | None, ttl: TTLConfig | None) -> Self:
+        try:
+            store = cls(stores, index=index, ttl=ttl)
+        except BaseException:
+            stores.close()
+            raise
+        store._owned = stores
+        return store
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Makes the reads of a batch, and then its writes."""
+        checked = check_ops(ops)
+        texts, queries = self._texts(checked)
+        vectors = self.embeddings.embed_documents(texts) if self.embeddings and texts else []
+        found = {query: self.embeddings.embed_query(query) for query in queries} if self.embeddings else {}
+        return drive(self._batch(checked, dict(zip(texts, vectors, strict=True)), found))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """As :meth:`batch`."""
+        checked = check_ops(ops)
+        texts, queries = self._texts(checked)
+        vectors = await self.embeddings.aembed_documents(texts) if self.embeddings and texts else []
+        model = self.embeddings
+        found = await asyncio.gather(*(model.aembed_query(query) for query in queries)) if model else []
+        given = dict(zip(texts, vectors, strict=True))
+        return await adrive(self._batch(checked, given, dict(zip(queries, found, strict=True))))

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use larder::{
-    BlobBody, BlobCondition, BlobKey, BlobPutOptions, BlobStoreExt as _, Blobs, ByteRange, ETag, Error,
-    RenameMode,
+    BlobBody, BlobCondition, BlobGetOptions, BlobKey, BlobPutOptions, BlobStoreExt as _, BlobVersionId,
+    Blobs, ByteRange, ETag, Error, PresignRequest, RenameMode,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -24,8 +26,16 @@ pub(crate) struct NativeBlobs {
     pub(crate) handle: Owned<Blobs>,
 }
 
-fn as_bytes(py: Python<'_>, found: bytes::Bytes) -> PyResult<Py<PyAny>> {
+fn as_bytes(py: Python<'_>, found: Bytes) -> PyResult<Py<PyAny>> {
     Ok(PyBytes::new(py, &found).into_any().unbind())
+}
+
+fn range(start: u64, end: Option<u64>) -> Option<ByteRange> {
+    match (start, end) {
+        (0, None) => None,
+        (start, None) => Some(ByteRange::From(start)),
+        (start, Some(end)) => Some(ByteRange::Bounded { start, end }),
+    }
 }
 
 impl NativeBlobs {
@@ -66,14 +76,64 @@ impl NativeBlobs {
     /// Reads a blob, or the bytes from `start` to before `end`.
     fn get(&self, py: Python<'_>, key: &Bound<'_, PyAny>, start: u64, end: Option<u64>) -> PyResult<Call> {
         let (key, handle): (BlobKey, _) = (id("key", key)?, self.handle(py)?);
+        let options = BlobGetOptions::default().with_range(range(start, end));
+        let work = async move { handle.provider().get_range(&key, options).await };
+        self.shared.call(py, work, as_bytes)
+    }
+
+    /// Reads a version of a blob, or the bytes from `start` to before `end`.
+    fn get_version(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        version: &Bound<'_, PyAny>,
+        start: u64,
+        end: Option<u64>,
+    ) -> PyResult<Call> {
+        let (key, version): (BlobKey, BlobVersionId) = (id("key", key)?, id("version", version)?);
+        let (options, handle) = (BlobGetOptions::default().with_range(range(start, end)), self.handle(py)?);
         let work = async move {
-            match (start, end) {
-                (0, None) => handle.provider().get_bytes(&key).await,
-                (start, None) => handle.get_range(key, ByteRange::From(start)).await,
-                (start, Some(end)) => handle.get_range(key, ByteRange::Bounded { start, end }).await,
-            }
+            let read = handle.provider().get_version(&key, &version, options).await?;
+            let pieces: Vec<Bytes> = read.bytes.try_collect().await?;
+            Ok(Bytes::from(pieces.concat()))
         };
         self.shared.call(py, work, as_bytes)
+    }
+
+    /// Lists the versions of a blob.
+    fn versions(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Call> {
+        let (key, handle): (BlobKey, _) = (id("key", key)?, self.handle(py)?);
+        self.shared.encoded(py, async move {
+            handle.provider().list_versions(&key).await?.try_collect::<Vec<_>>().await
+        })
+    }
+
+    fn delete_version(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        version: &Bound<'_, PyAny>,
+    ) -> PyResult<Call> {
+        let (key, version): (BlobKey, BlobVersionId) = (id("key", key)?, id("version", version)?);
+        let handle = self.handle(py)?;
+        let work = async move { handle.provider().delete_version(&key, &version).await };
+        self.shared.call(py, work, output::flag)
+    }
+
+    /// Creates a URL that reads a blob, or writes it.
+    fn presign(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        write: bool,
+        valid_ms: u64,
+        content_type: Option<String>,
+    ) -> PyResult<Call> {
+        let (key, handle): (BlobKey, _) = (id("key", key)?, self.handle(py)?);
+        let valid_for = Duration::from_millis(valid_ms);
+        let mut request = if write { PresignRequest::put(valid_for) } else { PresignRequest::get(valid_for) };
+        request.content_type = content_type;
+        self.shared.encoded(py, async move { handle.provider().presign(&key, &request).await })
     }
 
     fn info(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Call> {

@@ -16,7 +16,7 @@ use crate::process::{Owned, Process};
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Converts the result of a call, with the interpreter.
-type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+pub(crate) type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 type Work = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 
 /// One call. It does nothing until Python waits for it or starts it.
@@ -39,13 +39,15 @@ enum State {
     Ended,
 }
 
+/// An event loop, the function that wakes it, and the argument of the function.
+type Waiter = (Py<PyAny>, Py<PyAny>, Py<PyAny>);
+
 /// The state that a call on a thread of the runtime shares with the interpreter.
 #[derive(Default)]
 struct Running {
     result: Mutex<Option<Result<Answer>>>,
-    /// The function that wakes the event loop, its loop and its argument. The thread that holds the
-    /// interpreter takes them out, so that they are dropped with the interpreter.
-    waiter: Mutex<Option<(Py<PyAny>, Py<PyAny>, Py<PyAny>)>>,
+    /// The thread that holds the interpreter takes this out, so that it is dropped with the interpreter.
+    waiter: Mutex<Option<Waiter>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

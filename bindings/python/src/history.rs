@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use larder::{
-    AgentId, AppendOptions, ChatMessage, FencingToken, History, HistoryEvents, IdempotencyKey, PageRequest,
-    Removal, Replacement, RunId, Seq, SessionId, Thread, Ttl,
+    AgentId, AppendOptions, ChatMessage, FencingToken, History, IdempotencyKey, MessageFilter, MessageUpdate,
+    PageRequest, Removal, Replacement, Revision, RunId, Seq, SessionId, Thread, Ttl,
 };
 use pyo3::prelude::*;
-use tokio::sync::Mutex;
 
 use crate::call::Call;
 use crate::errors::OrRaise as _;
-use crate::input::{Fence, Limit, id, invalid, json, optional, position};
+use crate::input::{Fence, Limit, Offset, id, invalid, json, optional, position};
 use crate::output;
 use crate::process::Owned;
 use crate::stores::Shared;
+use crate::stream::NativeEvents;
 
 /// A thread: the agent and the session.
 type ThreadPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -45,6 +45,10 @@ fn token(given: Option<Fence>) -> Option<FencingToken> {
     given.map(|Fence(number)| FencingToken::new(number))
 }
 
+fn idempotency_key(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<IdempotencyKey>> {
+    optional(given, |key| id("idempotency_key", key))
+}
+
 impl NativeHistory {
     fn handle(&self, py: Python<'_>) -> PyResult<History> {
         self.handle.get().cloned().or_raise(py)
@@ -66,7 +70,7 @@ impl NativeHistory {
     ) -> PyResult<Call> {
         let (thread, handle) = (thread(&to)?, self.handle(py)?);
         let options = AppendOptions::default()
-            .with_idempotency_key(optional(key, |key| id::<IdempotencyKey>("idempotency_key", key))?)
+            .with_idempotency_key(idempotency_key(key)?)
             .with_if_last(seq("if_last", if_last)?)
             .with_ttl(ttl(time_to_live))
             .with_fence(token(fence));
@@ -76,15 +80,27 @@ impl NativeHistory {
         })
     }
 
+    fn messages(&self, py: Python<'_>, of: ThreadPair<'_>, offset: Offset, limit: Limit) -> PyResult<Call> {
+        let (thread, handle) = (thread(&of)?, self.handle(py)?);
+        let work = async move { handle.provider().get_messages(&thread, offset.0, limit.0).await };
+        self.shared.encoded(py, work)
+    }
+
+    /// Reads the newest messages, all or by their authors.
     fn tail(
         &self,
         py: Python<'_>,
         of: ThreadPair<'_>,
         limit: Limit,
         before: Option<&Bound<'_, PyAny>>,
+        filter: Option<String>,
     ) -> PyResult<Call> {
         let (thread, handle, before) = (thread(&of)?, self.handle(py)?, seq("before", before)?);
-        self.shared.encoded(py, async move { handle.provider().tail(&thread, before, limit.0).await })
+        self.shared.encoded(py, async move {
+            let Some(filter) = filter else { return handle.provider().tail(&thread, before, limit.0).await };
+            let filter: MessageFilter = json("history.tail_matching", "filter", &filter)?;
+            handle.provider().tail_matching(&thread, &filter, before, limit.0).await
+        })
     }
 
     fn page_after(
@@ -146,9 +162,34 @@ impl NativeHistory {
         };
         let removal = removal
             .with_if_last(seq("if_last", if_last)?)
-            .with_idempotency_key(optional(key, |key| id::<IdempotencyKey>("idempotency_key", key))?)
+            .with_idempotency_key(idempotency_key(key)?)
             .with_fence(token(fence));
         self.shared.encoded(py, async move { handle.provider().remove(&thread, removal).await })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn update(
+        &self,
+        py: Python<'_>,
+        of: ThreadPair<'_>,
+        number: &Bound<'_, PyAny>,
+        revision: &Bound<'_, PyAny>,
+        message: String,
+        if_last: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        fence: Option<Fence>,
+    ) -> PyResult<Call> {
+        let (thread, handle) = (thread(&of)?, self.handle(py)?);
+        let (number, revision): (Seq, Revision) = (position("seq", number)?, position("revision", revision)?);
+        let (if_last, key) = (seq("if_last", if_last)?, idempotency_key(key)?);
+        self.shared.encoded(py, async move {
+            let message: ChatMessage = json("history.update", "message", &message)?;
+            let update = MessageUpdate::new(number, revision, message)
+                .with_if_last(if_last)
+                .with_idempotency_key(key)
+                .with_fence(token(fence));
+            handle.provider().update(&thread, update).await
+        })
     }
 
     fn replace(
@@ -212,33 +253,10 @@ impl NativeHistory {
     /// Opens a stream of the events after a position.
     fn subscribe(&self, py: Python<'_>, of: ThreadPair<'_>, after: &Bound<'_, PyAny>) -> PyResult<Call> {
         let (thread, handle, after) = (thread(&of)?, self.handle(py)?, position("after", after)?);
-        let shared = Arc::clone(&self.shared);
-        let work = async move { handle.provider().subscribe(&thread, after).await };
-        self.shared.call(py, work, move |py, events| {
-            let events = Owned::new(shared.process, Arc::new(Mutex::new(events)));
-            Ok(Py::new(py, NativeEvents { shared, events })?.into_any())
-        })
-    }
-}
-
-/// A stream of a thread's events.
-#[pyclass(frozen, module = "larder._native", name = "Events")]
-pub(crate) struct NativeEvents {
-    shared: Arc<Shared>,
-    events: Owned<Arc<Mutex<HistoryEvents>>>,
-}
-
-#[pymethods]
-impl NativeEvents {
-    /// Waits for the next event; `None` if the stream has ended.
-    fn next(&self, py: Python<'_>) -> PyResult<Call> {
-        let events = self.events.get().cloned().or_raise(py)?;
         let work = async move {
-            let event = events.lock().await.next().await.transpose()?;
-            event.map(|event| output::encode(&event)).transpose()
+            let events = handle.provider().subscribe(&thread, after).await?;
+            Ok(events.map(|event| output::encode(&event?)).boxed())
         };
-        self.shared.call(py, work, |py, event: Option<String>| {
-            event.map_or_else(|| Ok(py.None()), |event| output::text(py, event))
-        })
+        NativeEvents::open(py, &self.shared, work, output::text)
     }
 }

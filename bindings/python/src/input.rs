@@ -38,6 +38,10 @@ number!(
     Limit, usize, "limit"
 );
 number!(
+    /// The number of items to skip.
+    Offset, u64, "offset"
+);
+number!(
     /// The fencing token of a writer.
     Fence, u64, "fence"
 );

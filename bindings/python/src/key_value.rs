@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder::{
-    BucketName, Key, KeyOrder, KeyValue, KeyValueCondition, KeyValueEntry, KeyValuePutOptions, KeyValueQuery,
-    KeyValueWrite, PageRequest, Revision,
+    BucketName, Key, KeyOrder, KeyValue, KeyValueCondition, KeyValueEntry, KeyValueEvent, KeyValueEventKind,
+    KeyValuePutOptions, KeyValueQuery, KeyValueWrite, PageRequest, Revision, limits::BATCH_KEYS_MAX,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -16,6 +16,7 @@ use crate::input::{Limit, bytes, id, invalid, optional, position, text};
 use crate::output;
 use crate::process::Owned;
 use crate::stores::Shared;
+use crate::stream::NativeEvents;
 
 /// A write: the key, the value or `None` to delete it, the time to live in milliseconds, `True` for a key
 /// that must not exist, and the revision that the key must have.
@@ -31,6 +32,18 @@ pub(crate) struct NativeKeyValue {
 fn entry(py: Python<'_>, entry: KeyValueEntry) -> PyResult<Py<PyAny>> {
     let expires_at = entry.expires_at.map(larder::Timestamp::as_micros);
     let fields = (PyBytes::new(py, &entry.value), entry.revision.to_text(), expires_at);
+    Ok(fields.into_pyobject(py)?.into_any().unbind())
+}
+
+fn change(py: Python<'_>, event: KeyValueEvent) -> PyResult<Py<PyAny>> {
+    let (value, expires_at) = match event.kind {
+        KeyValueEventKind::Put { value, expires_at } => (Some(value), expires_at),
+        // A deletion, or a kind that this version does not know.
+        _ => (None, None),
+    };
+    let value = value.map(|value| PyBytes::new(py, &value));
+    let expires_at = expires_at.map(larder::Timestamp::as_micros);
+    let fields = (event.key.as_str(), value, event.revision.to_text(), expires_at);
     Ok(fields.into_pyobject(py)?.into_any().unbind())
 }
 
@@ -92,10 +105,17 @@ impl NativeKeyValue {
         let bucket: BucketName = id("bucket", bucket)?;
         let keys: Vec<Key> = keys.iter().map(|key| id("key", key)).collect::<PyResult<_>>()?;
         let handle = self.handle(py)?;
-        self.shared.call(py, async move { handle.get_many(bucket, keys).await }, |py, values| {
-            let values: Vec<_> =
-                values.iter().map(|value| value.as_ref().map(|value| PyBytes::new(py, value))).collect();
-            Ok(values.into_pyobject(py)?.into_any().unbind())
+        let work = async move {
+            let mut entries = Vec::with_capacity(keys.len());
+            while entries.len() < keys.len() {
+                let end = keys.len().min(entries.len() + BATCH_KEYS_MAX);
+                entries.extend(handle.provider().get_many(&bucket, &keys[entries.len()..end]).await?.items);
+            }
+            Ok(entries)
+        };
+        self.shared.call(py, work, |py, entries| {
+            let entries = entries.into_iter().map(|found| found.map(|found| entry(py, found)).transpose());
+            Ok(entries.collect::<PyResult<Vec<_>>>()?.into_pyobject(py)?.into_any().unbind())
         })
     }
 
@@ -196,6 +216,21 @@ impl NativeKeyValue {
         let prefix = text("prefix", prefix)?.to_owned();
         let handle = self.handle(py)?;
         self.shared.call(py, async move { handle.delete_prefix(bucket, &prefix).await }, output::count)
+    }
+
+    /// Opens a stream of the changes after a revision.
+    fn watch(
+        &self,
+        py: Python<'_>,
+        bucket: &Bound<'_, PyAny>,
+        prefix: &Bound<'_, PyAny>,
+        after: &Bound<'_, PyAny>,
+    ) -> PyResult<Call> {
+        let bucket: BucketName = id("bucket", bucket)?;
+        let (prefix, after) = (text("prefix", prefix)?.to_owned(), position("after", after)?);
+        let handle = self.handle(py)?;
+        let work = async move { handle.provider().watch(&bucket, &prefix, after).await };
+        NativeEvents::open(py, &self.shared, work, change)
     }
 
     fn buckets(&self, py: Python<'_>, after: Option<&Bound<'_, PyAny>>, limit: Limit) -> PyResult<Call> {

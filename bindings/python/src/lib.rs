@@ -14,6 +14,7 @@ mod key_value;
 mod output;
 mod process;
 mod stores;
+mod stream;
 mod tasks;
 mod vectors;
 
@@ -24,7 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<call::Call>()?;
     module.add_class::<stores::NativeStores>()?;
     module.add_class::<history::NativeHistory>()?;
-    module.add_class::<history::NativeEvents>()?;
+    module.add_class::<stream::NativeEvents>()?;
     module.add_class::<key_value::NativeKeyValue>()?;
     module.add_class::<vectors::NativeVectors>()?;
     module.add_class::<graph::NativeGraph>()?;

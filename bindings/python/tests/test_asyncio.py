@@ -118,11 +118,10 @@ def test_a_canceled_write_is_whole_or_absent_and_the_store_stays_usable(stores):
                 canceled += 1
         await history.aappend(thread, larder.Message.user("last"))
         texts = [stored.text for stored in await history.atail(thread, 10_000)]
-        assert texts.pop() == "last"
-        whole = {text.split("/")[0] for text in texts}
-        assert texts == [
-            f"{number}/{part}" for number in range(150) if f"{number}" in whole for part in range(5)
-        ]
+        texts.remove("last")
+        # A server may finish a canceled write late, so the order of the batches is open.
+        whole = list(dict.fromkeys(text.split("/")[0] for text in texts))
+        assert texts == [f"{number}/{part}" for number in whole for part in range(5)]
         return canceled
 
     asyncio.run(main())

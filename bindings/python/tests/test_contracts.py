@@ -3,6 +3,7 @@
 import array
 import asyncio
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -84,6 +85,16 @@ def test_the_graph_is_written_and_walked(stores):
         graph.put(Entity("ada", "person"), at=revision)
     with pytest.raises(larder.Conflict):
         graph.put(Entity("ada", "person"), create=True)
+    [edge] = graph.get_relationships(["r1"])
+    [written] = graph.relate(
+        Relationship("r1", "knows", "ada", "bob", {"since": 1833}), merge=True, at=edge.revision
+    )
+    assert not written.created and written.revision > edge.revision
+    for condition in ({"at": edge.revision}, {"create": True}):
+        with pytest.raises(larder.Conflict):
+            graph.relate(Relationship("r1", "knows", "ada", "bob"), **condition)
+    graph.relate(Relationship("r1", "knows", "ada", "bob", {"note": "x"}), merge=True)
+    assert graph.get_relationships(["r1"])[0].properties == {"since": 1833, "note": "x"}
     near = graph.neighbors("ada", depth=2)
     assert [(one.entity.id, one.hops) for one in near.entities] == [("ada", 0), ("bob", 1), ("basel", 2)]
     assert len(graph.neighbors("ada", direction="in").entities) == 1
@@ -122,7 +133,58 @@ def test_blobs_are_written_read_and_listed(stores):
     assert [info.key for info in blobs.list("reports/")] == ["reports/1", "reports/3"]
     assert [info.key for info in blobs.list(after="large", limit=1)] == ["reports/1"]
     assert blobs.list(limit=0) == []
-    assert blobs.delete("reports/3") and not blobs.delete("reports/3")
+    with pytest.raises(larder.Conflict):
+        blobs.rename("large", "reports/3")
+    blobs.rename("reports/3", "large", replace=True)
+    assert blobs.get("large") == b"new"
+    assert blobs.delete("large") and not blobs.delete("large")
+    with pytest.raises(larder.Unsupported):
+        blobs.versions("reports/1")
+
+
+@pytest.mark.parametrize("url", ["memory:?blob_versions=true", "file:{}?blob_versions=true"])
+def test_versions_of_blobs_are_listed_read_and_deleted(url, tmp_path):
+    with larder.open(url.format(tmp_path)) as stores:
+        blobs = stores.blobs
+        for content in (b"one", b"two"):
+            blobs.put("plan", content)
+        new, old = blobs.versions("plan")
+        assert (new.current, old.current, old.size) == (True, False, 3)
+        assert blobs.get("plan", version=old.id) == b"one"
+        assert blobs.get("plan", version=old.id, start=1) == b"ne"
+        with pytest.raises(larder.Conflict):
+            blobs.delete_version("plan", new.id)
+        assert blobs.delete_version("plan", old.id) and not blobs.delete_version("plan", old.id)
+        with pytest.raises(larder.NotFound):
+            blobs.get("plan", version=old.id)
+
+        async def twins():
+            [current] = await blobs.aversions("plan")
+            assert await blobs.aget("plan", version=current.id) == b"two"
+            assert not await blobs.adelete_version("plan", old.id)
+
+        asyncio.run(twins())
+
+
+def test_urls_allow_one_request_for_some_time(tmp_path):
+    with larder.open("memory:") as stores:
+        before = datetime.now(UTC)
+        read = stores.blobs.presign("plan", valid_for=60)
+        assert read.method == "GET" and 59 <= (read.expires_at - before).total_seconds() <= 70
+        assert read.url not in repr(read)
+        write = asyncio.run(
+            stores.blobs.apresign("plan", valid_for=60, write=True, content_type="text/plain")
+        )
+        assert write.method == "PUT" and write.headers == {"content-type": "text/plain"}
+        for wrong in (
+            {"valid_for": 0},
+            {"valid_for": 8 * 86400},
+            {"valid_for": 60, "content_type": "text/plain"},
+        ):
+            with pytest.raises(larder.InvalidInput):
+                stores.blobs.presign("plan", **wrong)
+    with larder.open(f"file:{tmp_path}") as stores, pytest.raises(larder.Unsupported):
+        stores.blobs.presign("plan", valid_for=60)
 
 
 def test_tasks_are_claimed_by_one_worker_each(stores):

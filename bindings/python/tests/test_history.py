@@ -91,6 +91,98 @@ def test_messages_are_removed_replaced_and_copied(stores):
     assert history.pop(copy) is None
 
 
+def test_a_message_is_updated_under_its_revision(stores):
+    history = stores.history
+    history.append(THREAD, [Message.user("1"), Message.user("2")])
+    read = history.tail(THREAD, 1)[0]
+    assert read.revision == read.seq == 2
+    updated = history.update(THREAD, read, Message.user("[redacted]"))
+    assert (updated.seq, updated.text) == (2, "[redacted]") and updated.revision > read.revision
+    assert history.tail(THREAD, 2)[1] == updated
+    with pytest.raises(larder.Conflict) as caught:
+        history.update(THREAD, read, Message.user("3"))
+    assert (caught.value.field, caught.value.context["revision"]) == ("revision", updated.revision)
+    last = history.info(THREAD).last
+    with pytest.raises(larder.Conflict):
+        history.update(THREAD, updated, Message.user("3"), if_last=larder.Position(last - 1))
+    message = Message.user("3")
+    again = [
+        history.update(THREAD, updated, message, if_last=last, idempotency_key="k", fence=7) for _ in range(2)
+    ]
+    assert again[0] == again[1]
+    assert history.info(THREAD).last == last + 1
+    with pytest.raises(larder.Conflict):
+        history.update(THREAD, again[0], Message.user("4"), fence=6)
+    events = history.subscribe(THREAD, last)
+    event = next(events)
+    assert (event.kind, event.message.text, event.data["of"]) == ("updated", "3", again[0].seq.text)
+    history.remove(THREAD, [again[0].seq], fence=7)
+    with pytest.raises(larder.NotFound):
+        history.update(THREAD, again[0], Message.user("5"), fence=7)
+    for wrong in ("text", 5):
+        with pytest.raises(larder.InvalidInput):
+            history.update(THREAD, wrong, Message.user("6"), fence=7)
+
+
+@pytest.mark.parametrize("kind", ["pop", "rewind", "remove"])
+def test_removals_have_conditions_keys_and_fences(stores, kind):
+    history = stores.history
+    arguments = {"pop": (), "rewind": (larder.Position(3),), "remove": ([larder.Position(4)],)}[kind]
+    history.append(THREAD, [Message.user(str(number)) for number in range(1, 5)])
+
+    def remove(**options):
+        return getattr(history, kind)(THREAD, *arguments, **options)
+
+    with pytest.raises(larder.Conflict) as caught:
+        remove(if_last=larder.Position(3))
+    assert caught.value.field == "if_last"
+    again = [remove(if_last=larder.Position(4), idempotency_key="k", fence=7) for _ in range(2)]
+    # Only a pop keeps what it removed.
+    assert again[0] == again[1] or (kind == "remove" and again[1] == [])
+    assert [stored.text for stored in history.tail(THREAD, 9)] == ["1", "2", "3"]
+    with pytest.raises(larder.Conflict) as caught:
+        remove(fence=6)
+    assert caught.value.field == "fence"
+
+
+def test_forks_and_times_to_live_are_fenced(stores):
+    history = stores.history
+    copy = Thread("assistant", "copy")
+    history.append(THREAD, Message.user("1"))
+    history.fork(THREAD, copy, fence=7)
+    with pytest.raises(larder.Conflict):
+        history.set_ttl(copy, None, fence=6)
+    history.set_ttl(copy, None, fence=8)
+    with pytest.raises(larder.Conflict):
+        history.clear(copy, fence=7)
+
+
+def test_messages_are_selected_by_author_and_read_by_offset(stores):
+    history = stores.history
+    authors = [None, larder.Author("a", "x"), larder.Author("b", "x"), larder.Author("b", "y")]
+    history.append(
+        THREAD, [Message("user", str(number), author=author) for number, author in enumerate(authors)]
+    )
+
+    def texts(**terms):
+        filter = larder.MessageFilter(**terms)
+        return "".join(stored.text for stored in history.tail(THREAD, 9, filter=filter))
+
+    assert texts() == "0123"
+    assert texts(include_agents=["a"]) == "1"
+    assert texts(include_agents=["a"], include_roles=["y"]) == "13"
+    assert texts(exclude_roles=["x"]) == "03"
+    assert texts(include_agents=["b"], exclude_roles=["x"]) == "3"
+    assert texts(exclude_agents=["assistant"]) == "123"
+    assert [stored.text for stored in history.messages(THREAD, offset=1, limit=2)] == ["1", "2"]
+    for wrong in ({"include_agents": "text"}, {"include_agents": [5]}, {"exclude_roles": ["r"] * 65}):
+        with pytest.raises(larder.InvalidInput) as caught:
+            texts(**wrong)
+        assert caught.value.field == "filter"
+    with pytest.raises(larder.InvalidInput):
+        history.tail(THREAD, 9, filter={"include_agents": ["a"]})
+
+
 def test_of_concurrent_pops_none_returns_a_message_twice(stores):
     stores.history.append(THREAD, [Message.user(str(number)) for number in range(60)])
     popped = []
@@ -128,6 +220,7 @@ def test_a_message_that_json_cannot_represent_is_refused(message):
         (lambda history: history.tail("session", 1), "thread"),
         (lambda history: history.tail(("a", 1), 1), "session"),
         (lambda history: history.clear(THREAD, fence=-1), "fence"),
+        (lambda history: history.messages(THREAD, offset=-1), "offset"),
         (lambda history: history.append(THREAD, []), "messages"),
     ],
 )
@@ -167,6 +260,11 @@ def test_the_async_twins_do_the_same(url, namespace):
             assert len(await history.apage_after(THREAD, 1, 9)) == 4
             assert (await history.ainfo(THREAD)).messages == 5
             assert len(await history.athreads()) == 1
+            assert len(await history.amessages(THREAD, offset=3)) == 2
+            [read] = await history.atail(THREAD, 1)
+            updated = await history.aupdate(THREAD, read, Message.user("new"))
+            assert (await history.atail(THREAD, 1)) == [updated]
+            await history.aupdate(THREAD, updated, Message.user("5"))
             assert (await history.apop(THREAD)).text == "5"
             assert len(await history.aremove(THREAD, [larder.Position(1)])) == 1
             assert await history.arewind(THREAD, 3) == 1

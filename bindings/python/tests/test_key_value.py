@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -84,3 +85,33 @@ def test_the_async_twins_do_the_same(url, namespace):
             await stores.aerase()
 
     asyncio.run(main())
+
+
+def test_entries_of_several_keys_have_revisions(stores):
+    state = stores.key_value
+    state.set("b", "k", b"1", ttl=3600)
+    found, missing = state.entry_many("b", ["k", "none"])
+    assert found == state.entry("b", "k") and found.expires_at is not None and missing is None
+    assert state.get_many("b", ["none", "k", "k"]) == [None, b"1", b"1"]
+    assert asyncio.run(state.aentry_many("b", ["k"])) == [found]
+
+
+def test_changes_are_watched(stores):
+    state = stores.key_value
+    first = state.set("b", "p/1", b"1")
+    state.set("b", "q", b"2")
+    changes = state.watch("b", "p/")
+    assert next(changes) == larder.Change("p/1", b"1", first, None)
+    timer = threading.Timer(0.2, state.delete, ("b", "p/1"))
+    timer.start()
+    change = next(changes)
+    assert (change.key, change.value) == ("p/1", None) and change.revision > first
+    timer.join()
+    with pytest.raises(larder.Conflict):
+        next(state.watch("b", after=larder.Position(1_000_000)))
+
+    async def watch():
+        async for change in state.awatch("b", after=first):
+            return change.key
+
+    assert asyncio.run(watch()) == "q"

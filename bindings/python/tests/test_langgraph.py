@@ -74,7 +74,7 @@ def test_the_async_graph_does_the_same(url, namespace):
     asyncio.run(main())
 
 
-def test_a_second_process_continues_the_thread(namespace):
+def test_a_second_process_continues_the_thread_and_the_memories(namespace):
     url = os.environ.get("LARDER_POSTGRES_URL")
     if not url:
         pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
@@ -84,29 +84,37 @@ def test_a_second_process_continues_the_thread(namespace):
         from operator import add
         from typing import Annotated, TypedDict
         from langgraph.graph import END, START, StateGraph
-        from larder.langgraph import LarderSaver
+        from langgraph.runtime import Runtime
+        import larder
+        from larder.langgraph import LarderSaver, LarderStore
 
         class State(TypedDict):
             foo: str
             bar: Annotated[list[str], add]
 
+        def node_a(state: State, runtime: Runtime):
+            known = runtime.store.search(("users", "ada"))
+            runtime.store.put(("users", "ada"), f"memory-{len(known)}", {"fact": "likes trains"})
+            return {"foo": "a", "bar": ["a", *(item.key for item in known)]}
+
         builder = StateGraph(State)
-        builder.add_node("node_a", lambda state: {"foo": "a", "bar": ["a"]})
+        builder.add_node("node_a", node_a)
         builder.add_edge(START, "node_a")
         builder.add_edge("node_a", END)
-        with LarderSaver.from_url(sys.argv[1], namespace=sys.argv[2]) as checkpointer:
-            app = builder.compile(checkpointer=checkpointer)
+        with larder.open(sys.argv[1], namespace=sys.argv[2]) as stores:
+            app = builder.compile(checkpointer=LarderSaver(stores), store=LarderStore(stores))
             config = {"configurable": {"thread_id": "1"}}
-            print(app.invoke({"bar": []}, config)["bar"])
+            print(*app.invoke({"bar": []}, config)["bar"])
         """
     )
     outputs = [
         subprocess.run(
             [sys.executable, "-c", program, url, namespace], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        ).stdout.split()
         for _ in range(3)
     ]
-    assert outputs == ["['a']", "['a', 'a']", "['a', 'a', 'a']"]
+    second = ["a", "a", "memory-0"]
+    assert outputs == [["a"], second, [*second, "a", "memory-1", "memory-0"]]
     with larder.open(url, namespace=namespace) as stores:
         stores.erase()
 

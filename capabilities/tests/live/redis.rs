@@ -63,6 +63,11 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             format::data_of_a_newer_program_is_not_changed,
         ),
         trial(
+            "an_earlier_program_does_not_write_to_a_thread_with_a_fence_or_an_update",
+            SERVER,
+            format::an_earlier_program_does_not_write_to_a_thread_with_a_fence_or_an_update,
+        ),
+        trial(
             "data_of_a_newer_program_in_a_cluster_is_not_changed",
             CLUSTER,
             format::data_of_a_newer_program_in_a_cluster_is_not_changed,

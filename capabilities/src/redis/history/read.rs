@@ -77,10 +77,8 @@ pub(super) async fn messages(
     let (fields, found) = engine.fetch_both(operation, &head, &fields, &command).await?;
     let [renews, format, last, generation] = decode::tuple(fields)?;
     // No number: no thread, or one that was erased between the two reads.
-    if let Some(format) = decode::optional(format).map(decode::integer).transpose()?
-        && format != engine.format()
-    {
-        return Err(formats(engine.format()).refuse(operation, format));
+    if let Some(format) = decode::optional(format).map(decode::integer).transpose()? {
+        formats(engine.format()).check(operation, format)?;
     }
     let last = decode::optional(last).map_or(Ok(0), decode::integer)?;
     let last = Seq::new(last).in_generation(decode::generation(generation)?);

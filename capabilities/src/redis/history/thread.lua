@@ -3,10 +3,12 @@
 -- KEYS: 1 the thread's hash, 2 its messages, 3 the index of its runs, 4 its events that are not messages, 5 its
 -- replacements, 6 the refused tokens. ARGV[1] is the channel of its notifications.
 --
--- The hash holds the counters: `s` the greatest number, `c` that of the last clear, run clear, replacement, removal or update, `n` the
--- number of messages, `b` their bytes, `f` the format, `g` the generation, `i` present after the thread was registered in the index, `w` the end of
--- the last subscription's notice, `x` the fence: the greatest fencing token with which a write succeeded. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
--- `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal or update.
+-- The hash holds the counters: `s` the greatest number, `c` that of the last clear, run clear, replacement, removal or update,
+-- `n` the number of messages, `b` their bytes, `f` the format, which a fence or an update raises, `g` the generation, `i`
+-- present after the thread was registered in the index, `w` the end of the last subscription's notice, `x` the fence: the
+-- greatest fencing token with which a write succeeded. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e`
+-- its end. The field `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal
+-- or update.
 --
 -- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. After an update, '/' and the
 -- number of the last update follow <placed by>. The revision is the last of the three that is not 0. The body is
@@ -39,7 +41,7 @@ for _, key in ipairs({MESSAGES, RUNS, EVENTS, REPLACEMENTS}) do
 end
 redis.call('SCARD', REFUSED)
 local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e', 'f', 'g', 'x')
-if fields[1] and fields[8] ~= FORMAT then
+if fields[1] and not supported(fields[8]) then
   return wrong_format(fields[8])
 end
 local last, changed = tonumber(fields[1] or 0), tonumber(fields[2] or 0)
@@ -55,7 +57,7 @@ local fence = fields[10]
 local function save(token)
   if token and token ~= '' and token ~= fence then
     fence = token
-    redis.call('HSET', THREAD, 'x', fence)
+    redis.call('HSET', THREAD, 'x', fence, 'f', NEWEST)
   end
   if not generation then
     generation = draw(THREAD)
@@ -92,7 +94,7 @@ end
 local function raise_fence(token)
   if token ~= '' and token ~= fence and fields[1] and not is_fenced_off(token) then
     fence = token
-    redis.call('HSET', THREAD, 'x', fence)
+    redis.call('HSET', THREAD, 'x', fence, 'f', NEWEST)
   end
 end
 
@@ -140,7 +142,7 @@ local function indexed(token)
   if token == '' or redis.call('SISMEMBER', REFUSED, token) == 1 then
     return false
   end
-  redis.call('HSET', THREAD, 'i', token, 'f', FORMAT)
+  redis.call('HSET', THREAD, 'i', token, 'f', fields[8] or FORMAT)
   return true
 end
 

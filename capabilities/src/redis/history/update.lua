@@ -66,6 +66,7 @@ end
 if key ~= '' then
   redis.call('HSET', THREAD, 'd' .. key, digest .. string.format('1 %.0f ', last) .. number)
 end
+redis.call('HSET', THREAD, 'f', NEWEST)
 save(fencing)
 announce()
 return {0, last, generation}
