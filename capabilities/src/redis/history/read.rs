@@ -137,7 +137,7 @@ fn info(address: &Address, [messages, bytes, last, generation]: [Value; 4]) -> R
         thread,
         decode::count(messages)?,
         decode::count(bytes)?,
-        Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?),
+        decode::seq(last, generation)?,
     ))
 }
 

@@ -53,12 +53,25 @@ local generation = fields[9]
 -- Decimal text, because a token may exceed 2^53.
 local fence = fields[10]
 
+-- Raises the format of the thread, for a change that programs of the earlier format do not support.
+local function raise_format()
+  if fields[8] ~= NEWEST then
+    redis.call('HSET', THREAD, 'f', NEWEST)
+  end
+end
+
+-- Remembers the token of a write, which must not be fenced off.
+local function set_fence(token)
+  if token ~= '' and token ~= fence then
+    raise_format()
+    fence = token
+    redis.call('HSET', THREAD, 'x', fence)
+  end
+end
+
 -- Writes the counters, and the fence if the write has a token, which must not be fenced off.
 local function save(token)
-  if token and token ~= '' and token ~= fence then
-    fence = token
-    redis.call('HSET', THREAD, 'x', fence, 'f', NEWEST)
-  end
+  set_fence(token or '')
   if not generation then
     generation = draw(THREAD)
     redis.call('HSET', THREAD, 'g', generation)
@@ -92,9 +105,32 @@ end
 
 -- Remembers the token of a write that succeeded on a thread that was written before, unless it has a greater one.
 local function raise_fence(token)
-  if token ~= '' and token ~= fence and fields[1] and not is_fenced_off(token) then
-    fence = token
-    redis.call('HSET', THREAD, 'x', fence, 'f', NEWEST)
+  if fields[1] and not is_fenced_off(token) then
+    set_fence(token)
+  end
+end
+
+-- Returns whether the thread has this generation, which is empty if the caller names none.
+local function has_generation(named)
+  return named == '' or named == generation
+end
+
+-- Returns whether the thread's last number is this one, which is empty if the caller names none, with this generation.
+local function is_last(number, named)
+  return number == '' or (tonumber(number) == last and has_generation(named))
+end
+
+-- Returns whether the thread has reached this number, which is empty if the caller names none, with this generation.
+local function has_reached(number, named)
+  return (number == '' or tonumber(number) <= last) and has_generation(named)
+end
+
+-- Returns the first result of a call with an idempotency key, whose field of the hash is given: nothing if the key is new, and
+-- `false` if it was used for another call.
+local function first_result(field, digest)
+  local answered = redis.call('HGET', THREAD, field)
+  if answered then
+    return string.sub(answered, 1, #digest) == digest and string.sub(answered, #digest + 1)
   end
 end
 
