@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from larder._stores import Stores
+from larder._run import afollow, follow
 
 T = TypeVar("T")
 
@@ -41,34 +40,12 @@ def step(method: Callable[..., Any], *arguments: Any, **options: Any) -> Step:
 
 def perform(steps: Steps[T]) -> T:
     """Makes the calls on this thread."""
-    try:
-        call = next(steps)
-        while True:
-            try:
-                result = call.method(*call.arguments, **call.options)
-            except BaseException as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(result)
-    except StopIteration as end:
-        done: T = end.value
-        return done
+    return follow(steps, lambda call: call.method(*call.arguments, **call.options))
 
 
 async def aperform(steps: Steps[T]) -> T:
     """Makes the calls on an event loop."""
-    try:
-        call = next(steps)
-        while True:
-            try:
-                result = await call.twin(*call.arguments, **call.options)
-            except BaseException as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(result)
-    except StopIteration as end:
-        done: T = end.value
-        return done
+    return await afollow(steps, lambda call: call.twin(*call.arguments, **call.options))
 
 
 def missing(module: str, runtime: str, extra: str) -> ImportError:
@@ -94,51 +71,3 @@ async def settled(write: Awaitable[T]) -> T:
             task.exception()
         raise canceled
     return task.result()
-
-
-class Owner:
-    """The base of adapters that close the stores which they opened. Use such an adapter with ``with``."""
-
-    _owned: Stores | None = None
-
-    @classmethod
-    def _owning(cls, stores: Stores, make: Callable[[Stores], Self]) -> Self:
-        try:
-            adapter = make(stores)
-        except BaseException:
-            stores.close()
-            raise
-        adapter._owned = stores
-        return adapter
-
-    def close(self) -> None:
-        """Closes the stores that the object opened."""
-        if self._owned is not None:
-            self._owned.close()
-
-    async def aclose(self) -> None:
-        """As :meth:`close`."""
-        if self._owned is not None:
-            await self._owned.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()

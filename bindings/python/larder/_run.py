@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from larder._native import Call
 
+C = TypeVar("C")
 T = TypeVar("T")
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ async def run(call: Call[T]) -> T:
     return call.result()
 
 
-def drive(plan: Plan[T]) -> T:
-    """Makes the calls of a plan on this thread."""
+def follow(plan: Generator[C, Any, T], make: Callable[[C], Any]) -> T:
+    """Makes the calls of a plan on this thread, and sends each result or exception back to the plan."""
     try:
         call = next(plan)
         while True:
             try:
-                result = call.wait()
+                result = make(call)
             except BaseException as error:
                 call = plan.throw(error)
             else:
@@ -48,22 +49,32 @@ def drive(plan: Plan[T]) -> T:
     except StopIteration as end:
         done: T = end.value
         return done
+
+
+async def afollow(plan: Generator[C, Any, T], make: Callable[[C], Awaitable[Any]]) -> T:
+    """As :func:`follow`, on an event loop."""
+    try:
+        call = next(plan)
+        while True:
+            try:
+                result = await make(call)
+            except BaseException as error:
+                call = plan.throw(error)
+            else:
+                call = plan.send(result)
+    except StopIteration as end:
+        done: T = end.value
+        return done
+
+
+def drive(plan: Plan[T]) -> T:
+    """Makes the calls of a plan on this thread."""
+    return follow(plan, lambda call: call.wait())
 
 
 async def adrive(plan: Plan[T]) -> T:
     """Makes the calls of a plan on an event loop."""
-    try:
-        call = next(plan)
-        while True:
-            try:
-                result = await run(call)
-            except BaseException as error:
-                call = plan.throw(error)
-            else:
-                call = plan.send(result)
-    except StopIteration as end:
-        done: T = end.value
-        return done
+    return await afollow(plan, run)
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

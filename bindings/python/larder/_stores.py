@@ -5,11 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import weakref
-from types import TracebackType
-from typing import Self
 
 from larder import _native
 from larder._blobs import Blobs
+from larder._closing import Closing
 from larder._errors import Error
 from larder._graph import Graph
 from larder._history import History
@@ -24,7 +23,7 @@ _CLOSE_MS = 5_000
 _open_stores: weakref.WeakSet[Stores] = weakref.WeakSet()
 
 
-class Stores(Unpicklable):
+class Stores(Closing, Unpicklable):
     """The stores of one namespace. They are safe to use from several threads and event loops.
 
     After a ``fork``, the child process cannot use them and opens its own.
@@ -114,28 +113,6 @@ class Stores(Unpicklable):
     async def aclose(self) -> None:
         """As :meth:`close`."""
         await run(self._native.close())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<larder.Stores, {'closed' if self.closed else 'open'}>"

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
 
-from larder._adapter import Owner, missing
+from larder._adapter import missing
+from larder._closing import Owner
 from larder._errors import Conflict, invalid
 from larder._key_value import Delete, Entry, Put
 from larder._stores import Stores, aopen, open

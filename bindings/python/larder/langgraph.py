@@ -20,8 +20,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from larder._adapter import missing
+from larder._closing import Owner
 from larder._native import Call
-from larder._owner import Owner
 from larder._run import adrive, drive, run
 from larder._stores import Stores, aopen, open
 
@@ -37,8 +38,7 @@ try:
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 except ModuleNotFoundError as error:
-    message = "larder.langgraph needs LangGraph; run `pip install 'larder-store[langgraph]'`"
-    raise ImportError(message) from error
+    raise missing("larder.langgraph", "LangGraph", "langgraph") from error
 
 from larder._langgraph import Plans
 from larder._langgraph_store import StorePlans, check_ops
@@ -63,24 +63,16 @@ class LarderSaver(Owner, Plans):
         cls, *urls: str, namespace: str = "default", serde: SerializerProtocol | None = None
     ) -> Self:
         """Opens stores as :func:`larder.open` does. The saver closes them: use it with ``with``."""
-        return cls._owning(open(*urls, namespace=namespace), serde)
+        stores = open(*urls, namespace=namespace)
+        return cls._owning(stores, lambda stores: cls(stores, serde=serde))
 
     @classmethod
     async def afrom_url(
         cls, *urls: str, namespace: str = "default", serde: SerializerProtocol | None = None
     ) -> Self:
         """As :meth:`from_url`."""
-        return cls._owning(await aopen(*urls, namespace=namespace), serde)
-
-    @classmethod
-    def _owning(cls, stores: Stores, serde: SerializerProtocol | None) -> Self:
-        try:
-            saver = cls(stores, serde=serde)
-        except BaseException:
-            stores.close()
-            raise
-        saver._owned = stores
-        return saver
+        stores = await aopen(*urls, namespace=namespace)
+        return cls._owning(stores, lambda stores: cls(stores, serde=serde))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Returns the checkpoint that a config names, or the newest one of its thread."""
@@ -256,7 +248,8 @@ class LarderStore(Owner, StorePlans):
         ttl: TTLConfig | None = None,
     ) -> Self:
         """Opens stores as :func:`larder.open` does. This store closes them: use it with ``with``."""
-        return cls._owning(open(*urls, namespace=namespace), index, ttl)
+        stores = open(*urls, namespace=namespace)
+        return cls._owning(stores, lambda stores: cls(stores, index=index, ttl=ttl))
 
     @classmethod
     async def afrom_url(
@@ -267,17 +260,8 @@ class LarderStore(Owner, StorePlans):
         ttl: TTLConfig | None = None,
     ) -> Self:
         """As :meth:`from_url`."""
-        return cls._owning(await aopen(*urls, namespace=namespace), index, ttl)
-
-    @classmethod
-    def _owning(cls, stores: Stores, index: IndexConfig | None, ttl: TTLConfig | None) -> Self:
-        try:
-            store = cls(stores, index=index, ttl=ttl)
-        except BaseException:
-            stores.close()
-            raise
-        store._owned = stores
-        return store
+        stores = await aopen(*urls, namespace=namespace)
+        return cls._owning(stores, lambda stores: cls(stores, index=index, ttl=ttl))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Makes the reads of a batch, and then its writes."""

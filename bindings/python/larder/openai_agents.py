@@ -15,7 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from larder import Ttl
-from larder._adapter import Owner, missing, settled
+from larder._adapter import missing, settled
+from larder._closing import Owner
 from larder._messages import Message, StoredMessage, Thread
 from larder._openai_items import decode, encode
 from larder._original import batches
