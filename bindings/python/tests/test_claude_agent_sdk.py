@@ -5,7 +5,6 @@ import inspect
 import os
 import subprocess
 import sys
-import textwrap
 import uuid
 
 import pytest
@@ -242,17 +241,3 @@ def test_wrong_arguments_are_refused(key, entries, field, limit):
 def test_stores_without_small_state_are_refused(tmp_path):
     with pytest.raises(larder.Unsupported):
         LarderSessionStore.from_url(f"file:{tmp_path}/blobs")
-
-
-def test_a_missing_sdk_is_named():
-    program = """
-    import sys
-    sys.modules["claude_agent_sdk"] = None
-    try:
-        import larder.claude_agent_sdk
-    except ImportError as error:
-        print(error)
-    """
-    program = textwrap.dedent(program)
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'larder-store[claude-agent-sdk]'" in result.stdout

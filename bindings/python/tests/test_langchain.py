@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import textwrap
 import time
 
 import pytest
@@ -290,17 +289,3 @@ def test_wrong_arguments_are_refused(call, field):
     with larder.open("memory:") as stores, pytest.raises(larder.InvalidInput) as caught:
         call(stores)
     assert caught.value.field == field
-
-
-def test_a_missing_langchain_is_named():
-    program = """
-    import sys
-    sys.modules["langchain_core"] = None
-    try:
-        import larder.langchain
-    except ImportError as error:
-        print(error)
-    """
-    program = textwrap.dedent(program)
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'larder-store[langchain]'" in result.stdout

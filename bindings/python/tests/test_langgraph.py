@@ -321,16 +321,3 @@ def test_wrong_arguments_are_refused(call, field):
 def test_stores_without_small_state_are_refused(tmp_path):
     with pytest.raises(larder.Unsupported):
         LarderSaver.from_url(f"file:{tmp_path}")
-
-
-def test_a_missing_langgraph_is_named():
-    program = """
-import sys
-sys.modules["langgraph.checkpoint.base"] = None
-try:
-    import larder.langgraph
-except ImportError as error:
-    print(error)
-"""
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'larder-store[langgraph]'" in result.stdout
