@@ -25,7 +25,7 @@ use larder_kernel::{
 use libtest_mimic::{Arguments, Trial};
 use tokio::io::AsyncWriteExt;
 
-use crate::trial::{trial, url};
+use crate::trial::{plain_redis, trial, url};
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
@@ -148,8 +148,7 @@ fn key(text: &str) -> Key {
 }
 
 async fn plain_connection() -> redis::aio::MultiplexedConnection {
-    let client = redis::Client::open(url(SERVER)).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    plain_redis(&url(SERVER)).await
 }
 
 async fn a_wrong_password() {

@@ -91,7 +91,7 @@ async fn write(place: &str, era: &str, seed: u64) {
 enum Write {
     Append(Thread, Vec<ChatMessage>, AppendOptions),
     Remove(Thread, Removal),
-    Update(Thread, MessageUpdate),
+    Update(Thread, Box<MessageUpdate>),
 }
 
 /// Writes after it acknowledges, or one message at a time.
@@ -117,7 +117,7 @@ impl Lossy {
                         to.append_many(&thread, messages, options).await.map(drop).unwrap();
                     }
                     Write::Remove(thread, removal) => to.remove(&thread, removal).await.map(drop).unwrap(),
-                    Write::Update(thread, update) => to.update(&thread, update).await.map(drop).unwrap(),
+                    Write::Update(thread, update) => to.update(&thread, *update).await.map(drop).unwrap(),
                 }
                 left.fetch_sub(1, Ordering::SeqCst);
             }
@@ -170,9 +170,11 @@ impl HistoryProvider for Lossy {
 
     async fn update(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
         match &self.behind {
-            Some(behind) => {
-                Ok(Updated::new(Seq::new(self.promise(behind, Write::Update(thread.clone(), update), 1))))
-            }
+            Some(behind) => Ok(Updated::new(Seq::new(self.promise(
+                behind,
+                Write::Update(thread.clone(), Box::new(update)),
+                1,
+            )))),
             None => self.inner.update(thread, update).await,
         }
     }

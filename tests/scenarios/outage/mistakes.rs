@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use super::server::Server;
 use super::{AGE, CANARY, GARAGE, OPEN, POSTGRES, REDIS, REDIS_CLUSTER, host, keeps_the_secret, refused};
+use crate::trial::plain_redis;
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap()
@@ -175,8 +176,7 @@ pub(crate) async fn logins_that_redis_refuses() {
 
 pub(crate) async fn a_user_of_redis_who_may_only_read() {
     let url = variable(REDIS);
-    let client = redis::Client::open(url.as_str()).unwrap();
-    let mut plain = client.get_multiplexed_async_connection().await.unwrap();
+    let mut plain = plain_redis(&url).await;
     let user = format!("larder-test-{}", std::process::id());
     let rules = ["on", &format!(">{CANARY}"), "~*", "&*", "+@read", "+@connection"];
     let () =
