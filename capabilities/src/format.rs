@@ -19,10 +19,14 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
+    /// Returns whether this program supports the format. Zero is data without a number.
+    pub(crate) fn supports(&self, found: i64) -> bool {
+        (self.oldest..=self.newest).contains(&found)
+    }
+
     /// Returns an error if this program does not support the format. Zero is data without a number.
-    #[cfg(any(test, feature = "fs", feature = "postgres", feature = "s3", feature = "sqlite"))]
     pub(crate) fn check(&self, operation: &'static str, found: i64) -> Result<(), Error> {
-        if (self.oldest..=self.newest).contains(&found) { Ok(()) } else { Err(self.refuse(operation, found)) }
+        if self.supports(found) { Ok(()) } else { Err(self.refuse(operation, found)) }
     }
 
     /// Returns the error for data of a format that this program does not support.

@@ -83,13 +83,13 @@ impl Redis {
         Ok(Self { engine: Engine::open(config, script::FORMAT).await? })
     }
 
-    /// Opens the servers as the next release does, whose format number is one higher. For tests of upgrades.
+    /// Opens the servers as a release does whose new data has this format number. For tests of upgrades.
     ///
     /// # Errors
     /// As [`Redis::open`].
     #[doc(hidden)]
-    pub async fn open_as_later(config: RedisConfig) -> Result<Self> {
-        Ok(Self { engine: Engine::open(config, script::FORMAT + 1).await? })
+    pub async fn open_as(config: RedisConfig, format: i64) -> Result<Self> {
+        Ok(Self { engine: Engine::open(config, format).await? })
     }
 
     /// Returns the key-value store of `namespace`.

@@ -56,7 +56,7 @@ pub struct Checkpoint {
     pub state: Bytes,
     /// The channels that exist.
     pub channels: BTreeMap<String, ChannelValue>,
-    /// The writes of tasks that ended after the checkpoint, by task and index.
+    /// The writes of tasks that ended after the checkpoint, by path, task and index.
     pub writes: Vec<PendingWrite>,
 }
 
@@ -78,7 +78,8 @@ pub struct ChannelValue {
 pub struct ChannelHistory {
     /// The value in the nearest ancestor that has one; `None` if no ancestor has one.
     pub seed: Option<ChannelValue>,
-    /// The pending writes to the channel from that ancestor to the parent, oldest first.
+    /// The pending writes to the channel from that ancestor to the parent, oldest first. The writes of one
+    /// ancestor are ordered by path, task and index.
     pub writes: Vec<PendingWrite>,
 }
 

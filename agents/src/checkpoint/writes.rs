@@ -138,8 +138,9 @@ impl Checkpointer {
         Ok(found.as_mut().map(|found| found.remove(id).unwrap_or_default()))
     }
 
-    /// Returns the pending writes of each checkpoint from their entries; `None` if one of them is incomplete.
-    /// Two pages can have parts of two values, or one part of a value that was written or deleted in between.
+    /// Returns the pending writes of each checkpoint from their entries, by path, task and index; `None` if
+    /// one of them is incomplete. Two pages can have parts of two values, or one part of a value that was
+    /// written or deleted in between.
     pub(super) async fn assemble(
         &self,
         operation: &'static str,
@@ -184,8 +185,17 @@ impl Checkpointer {
             let write = PendingWrite { task, index, path: header.path, channel: header.channel, value };
             found.entry(id).or_default().push(write);
         }
+        // A run applies the writes of its tasks in this order. The keys have the order of the tasks alone.
+        for writes in found.values_mut() {
+            writes.sort_by(|left, right| place(left).cmp(&place(right)));
+        }
         Ok(Some(found))
     }
+}
+
+/// Returns the place of a write among those of its checkpoint.
+fn place(write: &PendingWrite) -> (&str, &str, i32) {
+    (&write.path, &write.task, write.index)
 }
 
 fn identity(write: &PendingWrite) -> (String, i32) {

@@ -1,6 +1,6 @@
 //! Conversion of the server's replies to the contracts' values.
 
-use larder_kernel::{Error, Generation, Timestamp};
+use larder_kernel::{Error, Generation, Seq, Timestamp};
 use redis::Value;
 
 use super::failure::corrupt;
@@ -61,6 +61,11 @@ pub(crate) fn generation(answer: Value) -> Read<Option<Generation>> {
     }
     let number = u64::from_str_radix(&text, 16).map_err(|_| corrupt(OPERATION))?;
     Generation::new(number).map(Some).ok_or_else(|| corrupt(OPERATION))
+}
+
+/// Converts the number and the generation of a position in a thread.
+pub(crate) fn seq(number: Value, named: Value) -> Read<Seq> {
+    Ok(Seq::new(integer(number)?).in_generation(generation(named)?))
 }
 
 /// Converts a reply to a list.

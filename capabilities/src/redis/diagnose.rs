@@ -13,7 +13,7 @@ use super::config::{Address, RedisConfig, Servers};
 use super::decode;
 use super::engine::{Connector, Info, parse_slots};
 use super::failure::{Failure, Fallible};
-use super::script::FORMAT;
+use super::script::{FORMAT, formats};
 use crate::diagnose::{Check, CheckStatus, Findings, LOGIN, REACH, clock, failed_to_connect, round_trip};
 use checks::{connections, files, full, memory, password, replicas, survives, tls, version, writable};
 
@@ -82,7 +82,8 @@ pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
             Err(error) => findings.add(Check::unknown("cluster", &error, CLUSTER)),
         }
     }
-    let seen = format!("format number {FORMAT}, in each thread, bucket and board");
+    let newest = formats(FORMAT).newest;
+    let seen = format!("format numbers {FORMAT} to {newest}, in each thread, bucket and board");
     findings.add(Check::ok("format", seen, FORMATS));
     let mut all = Vec::new();
     for (_, server) in servers {

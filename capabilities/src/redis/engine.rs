@@ -87,6 +87,11 @@ impl Engine {
         Capabilities::new(self.inner.durability).with(Capability::MultiProcess)
     }
 
+    /// Returns the format that this program reads and writes.
+    pub(crate) fn format(&self) -> i64 {
+        self.inner.format
+    }
+
     pub(crate) fn notifier(&self) -> &Notifier {
         &self.inner.notifier
     }
@@ -126,6 +131,28 @@ impl Engine {
         answer.map_err(|failure| {
             failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied)
         })
+    }
+
+    /// As `fetch`, for commands on keys in one slot. They do not see one snapshot. Returns `None` if the slot
+    /// moved or is moving.
+    pub(crate) async fn fetch_each<const N: usize>(
+        &self,
+        operation: &'static str,
+        key: &[u8],
+        commands: [&Cmd; N],
+    ) -> Result<Option<[Value; N]>> {
+        let attempt = || async { self.inner.topology.holder(key)?.send_each(commands).await };
+        let answers = match attempt().await {
+            Err(failure) if failure.is_lost_connection() => attempt().await,
+            answers => answers,
+        };
+        match (&*self.inner.topology, answers) {
+            (Topology::Cluster(_), Err(failure)) if failure.remedy() != Remedy::None => Ok(None),
+            (_, Err(failure)) => {
+                Err(failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied))
+            }
+            (_, Ok(answers)) => Ok(Some(answers)),
+        }
     }
 
     /// Returns all keys that match a pattern, on every server that holds data. Keys that are written or moved

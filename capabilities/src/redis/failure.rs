@@ -278,9 +278,9 @@ mod tests {
             let error = redis::make_extension_error("LARDERFORMAT".to_owned(), Some(detail.to_owned()));
             Failure::Sent(error).into_error("key_value.put")
         };
-        let error = answered("2 1");
+        let error = answered("3 1");
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unsupported, Outcome::NotApplied));
-        assert!(error.message().contains("has format 2; this release supports up to format 1"), "{error}");
+        assert!(error.message().contains("has format 3; this release supports up to format 2"), "{error}");
         let error = answered("0 1");
         assert!(
             error.message().contains("has no format number; the oldest supported format is 1"),

@@ -65,7 +65,7 @@ static NAMES: LazyLock<Script> = LazyLock::new(|| {
 static ERASE_ENTITY: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local format = redis.pcall('HGET', KEYS[1], 'format')
-         if type(format) == 'string' and format ~= FORMAT then
+         if type(format) == 'string' and not supported(format) then
            return wrong_format(format)
          end
          local before = redis.call('GET', KEYS[2])

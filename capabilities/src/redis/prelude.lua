@@ -14,6 +14,10 @@ local function draw(name)
   return '1' .. string.sub(redis.sha1hex(now[1] .. ' ' .. now[2] .. ' ' .. name), 1, 15)
 end
 
+local function supported(found)
+  return found == FORMAT or found == NEWEST
+end
+
 -- Returns the reply for data of another format. The client converts it to an error with both numbers.
 local function wrong_format(found)
   return redis.error_reply('LARDERFORMAT ' .. (found or '0') .. ' ' .. FORMAT)

@@ -23,17 +23,21 @@ pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 /// - `registered()`: whether the entity may be written; see `index.rs`. `KEYS[1]` is the entity's `meta`,
 ///   `KEYS[2]` its `erased`, `ARGV[1]` and `ARGV[2]` the registration. A script that gets `false` immediately
 ///   returns `'REGISTER'`.
-/// - `FORMAT`: the format number of this program as text. Every thread, bucket and board has a number, and a
-///   script that finds another one writes nothing.
+/// - `FORMAT` and `NEWEST`: the format numbers of this program as text. Every thread, bucket and board has a
+///   number: `FORMAT` when it is created, and `NEWEST` after a write that programs of `FORMAT` do not
+///   support.
+/// - `supported(found)`: whether this program supports a format. A script that finds another one writes
+///   nothing.
 /// - `wrong_format(found)`: the error reply for another format.
 const PRELUDE: &str = include_str!("prelude.lua");
-/// The format of threads, buckets and boards that this program writes.
+/// The format of new threads, buckets and boards. A thread with a fence or with an updated message has the
+/// next one, so that a program that supports neither does not write to it.
 pub(crate) const FORMAT: i64 = 1;
 
-/// Returns the formats that a program of the format `newest` supports.
-pub(crate) fn formats(newest: i64) -> Formats {
+/// Returns the formats that a program supports whose new data has the format `oldest`.
+pub(crate) fn formats(oldest: i64) -> Formats {
     let (subject, target) = ("the thread, bucket or board", "another namespace or server");
-    Formats { subject, target, oldest: newest, newest }
+    Formats { subject, target, oldest, newest: oldest + 1 }
 }
 
 /// Returns the whole milliseconds of a validated time to live.
@@ -79,7 +83,8 @@ impl Script {
 
 impl ScriptText {
     fn new(format: i64, body: &str) -> Self {
-        let text = format!("local FORMAT = '{format}'\n{PRELUDE}\n{body}");
+        let text =
+            format!("local FORMAT, NEWEST = '{format}', '{}'\n{PRELUDE}\n{body}", formats(format).newest);
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }

@@ -14,6 +14,7 @@ mod expiry;
 mod message;
 mod read;
 mod removal;
+mod removal_keys;
 mod thread;
 mod update;
 mod write;

@@ -25,7 +25,7 @@ use larder_kernel::{
 use libtest_mimic::{Arguments, Trial};
 use tokio::io::AsyncWriteExt;
 
-use crate::trial::{trial, url};
+use crate::trial::{plain_redis, trial, url};
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
@@ -61,6 +61,11 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             "data_of_a_newer_program_is_not_changed",
             SERVER,
             format::data_of_a_newer_program_is_not_changed,
+        ),
+        trial(
+            "an_earlier_program_does_not_write_to_a_thread_with_a_fence_or_an_update",
+            SERVER,
+            format::an_earlier_program_does_not_write_to_a_thread_with_a_fence_or_an_update,
         ),
         trial(
             "data_of_a_newer_program_in_a_cluster_is_not_changed",
@@ -143,8 +148,7 @@ fn key(text: &str) -> Key {
 }
 
 async fn plain_connection() -> redis::aio::MultiplexedConnection {
-    let client = redis::Client::open(url(SERVER)).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    plain_redis(&url(SERVER)).await
 }
 
 async fn a_wrong_password() {

@@ -17,7 +17,7 @@ use larder_kernel::{
 use libtest_mimic::Arguments;
 use redis::aio::MultiplexedConnection;
 
-use crate::trial::{trial, url};
+use crate::trial::{plain_redis, trial, url};
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
@@ -59,8 +59,7 @@ async fn store(variable: &str, name: &str) -> (RedisHistoryProvider, String) {
 }
 
 async fn plain_connection() -> MultiplexedConnection {
-    let client = redis::Client::open(url(SERVER)).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    plain_redis(&url(SERVER)).await
 }
 
 fn thread(session: &str) -> Thread {
@@ -148,8 +147,7 @@ async fn memory_usage(variable: &str, key: &str) -> usize {
     let (_, rest) = url.split_once("://").unwrap();
     let (user, hosts) = rest.split('?').next().unwrap().rsplit_once('@').unwrap();
     for host in hosts.split('/').next().unwrap().split(',') {
-        let client = redis::Client::open(format!("redis://{user}@{host}")).unwrap();
-        let mut plain = client.get_multiplexed_async_connection().await.unwrap();
+        let mut plain = plain_redis(&format!("redis://{user}@{host}")).await;
         let usage =
             redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query_async(&mut plain).await;
         // The other servers of a cluster answer with the holder of the slot.

@@ -15,7 +15,7 @@ use larder_kernel::{
 };
 use libtest_mimic::Arguments;
 
-use crate::trial::{trial, url};
+use crate::trial::{plain_redis, trial, url};
 
 const SERVER: &str = "LARDER_REDIS_URL";
 const CLUSTER: &str = "LARDER_REDIS_CLUSTER_URL";
@@ -46,8 +46,7 @@ async fn open(variable: &str, name: &str) -> RedisTaskStore {
 }
 
 async fn plain() -> redis::aio::MultiplexedConnection {
-    let client = redis::Client::open(url(SERVER)).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    plain_redis(&url(SERVER)).await
 }
 
 fn board(agent: &str) -> BoardId {

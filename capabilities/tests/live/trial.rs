@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used)]
 
 use std::future::Future;
+use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 
@@ -23,4 +24,13 @@ pub(crate) fn trial<F: Future<Output = ()>>(
 
 pub(crate) fn url(variable: &str) -> String {
     std::env::var(variable).expect("the variable names a server")
+}
+
+/// Returns a plain connection to a Redis server. It waits a minute for each answer: the server may be busy.
+pub(crate) async fn plain_redis(url: &str) -> redis::aio::MultiplexedConnection {
+    let minute = Some(Duration::from_mins(1));
+    let settings =
+        redis::AsyncConnectionConfig::new().set_connection_timeout(minute).set_response_timeout(minute);
+    let client = redis::Client::open(url).unwrap();
+    client.get_multiplexed_async_connection_with_config(&settings).await.unwrap()
 }

@@ -16,8 +16,8 @@ use larder::Registry;
 use larder_cli::{durable, url};
 use larder_conformance::{Effort, OpenOptions, StoreSet, Verdict};
 use larder_kernel::{
-    AppendOptions, Appended, ChatMessage, HistoryProvider, MessagePage, Namespace, Removal, RemovalTarget,
-    Removed, Result, Seq, Thread, forward,
+    AppendOptions, Appended, ChatMessage, HistoryProvider, MessagePage, MessageUpdate, Namespace, Removal,
+    RemovalTarget, Removed, Result, Seq, Thread, Updated, forward,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::sync::mpsc;
@@ -91,6 +91,7 @@ async fn write(place: &str, era: &str, seed: u64) {
 enum Write {
     Append(Thread, Vec<ChatMessage>, AppendOptions),
     Remove(Thread, Removal),
+    Update(Thread, Box<MessageUpdate>),
 }
 
 /// Writes after it acknowledges, or one message at a time.
@@ -116,6 +117,7 @@ impl Lossy {
                         to.append_many(&thread, messages, options).await.map(drop).unwrap();
                     }
                     Write::Remove(thread, removal) => to.remove(&thread, removal).await.map(drop).unwrap(),
+                    Write::Update(thread, update) => to.update(&thread, *update).await.map(drop).unwrap(),
                 }
                 left.fetch_sub(1, Ordering::SeqCst);
             }
@@ -164,6 +166,17 @@ impl HistoryProvider for Lossy {
         let count = u64::try_from(numbers.len()).unwrap();
         let last = self.promise(behind, Write::Remove(thread.clone(), removal.clone()), 1);
         Ok(Removed::new(count, Seq::new(last)))
+    }
+
+    async fn update(&self, thread: &Thread, update: MessageUpdate) -> Result<Updated> {
+        match &self.behind {
+            Some(behind) => Ok(Updated::new(Seq::new(self.promise(
+                behind,
+                Write::Update(thread.clone(), Box::new(update)),
+                1,
+            )))),
+            None => self.inner.update(thread, update).await,
+        }
     }
 
     async fn page_after(&self, thread: &Thread, after: Seq, limit: usize) -> Result<MessagePage> {

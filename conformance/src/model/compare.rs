@@ -19,6 +19,13 @@ pub(super) enum Mismatch {
     Trouble(String),
 }
 
+impl Mismatch {
+    /// Creates the end of a script whose operation the suite cannot make.
+    pub(super) fn trouble(error: &Error) -> Self {
+        Self::Trouble(error.to_string())
+    }
+}
+
 /// A difference between store and model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong {

@@ -230,7 +230,7 @@ fn updating() -> Vec<Case> {
         case!(History, "HIST-149", update_once::an_update_may_require_the_last_number),
         case!(History, "HIST-150", update_once::a_repeated_update_changes_nothing),
         case!(History, "HIST-151", update_once::a_key_with_another_update_conflicts),
-        case!(History, "HIST-152", update_once::another_generation_conflicts),
+        case!(History, "HIST-152", update_once::an_update_that_names_another_generation_conflicts),
         case!(History, "HIST-153", update_once::the_conflict_names_the_revision),
         case!(History, "HIST-154", update::an_update_does_not_change_the_time_to_live),
     ]

@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use super::server::Server;
 use super::{AGE, CANARY, GARAGE, OPEN, POSTGRES, REDIS, REDIS_CLUSTER, host, keeps_the_secret, refused};
+use crate::trial::plain_redis;
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap()
@@ -175,8 +176,7 @@ pub(crate) async fn logins_that_redis_refuses() {
 
 pub(crate) async fn a_user_of_redis_who_may_only_read() {
     let url = variable(REDIS);
-    let client = redis::Client::open(url.as_str()).unwrap();
-    let mut plain = client.get_multiplexed_async_connection().await.unwrap();
+    let mut plain = plain_redis(&url).await;
     let user = format!("larder-test-{}", std::process::id());
     let rules = ["on", &format!(">{CANARY}"), "~*", "&*", "+@read", "+@connection"];
     let () =
@@ -287,8 +287,7 @@ async fn admin(url: &str) -> PgConnection {
     options.disable_statement_logging().connect().await.unwrap()
 }
 
-/// Runs on a separate server. All connections share its one session, so a role set by one of them affects
-/// all.
+/// Runs on a separate server, because it changes the server's roles and its extension.
 pub(crate) async fn rights_that_age_needs() {
     let server = tokio::task::spawn_blocking(|| Server::start("age", "LARDER_AGE_PORT")).await.unwrap();
     let url = server.url();
@@ -299,20 +298,24 @@ pub(crate) async fn rights_that_age_needs() {
 
     full_pool(&url, &mut admin).await;
 
-    // A read-only session.
-    run(&mut admin, "SET default_transaction_read_only = on").await;
-    let error = graph.upsert_entities(vec![entity()]).await.unwrap_err();
+    // Sessions that only read.
+    let careful = role(&url, &mut admin, "careful", "SUPERUSER").await;
+    run(&mut admin, "ALTER ROLE careful SET default_transaction_read_only = on").await;
+    let (place, stores) = open(&careful).await.unwrap();
+    let read_only = stores.set().graph().unwrap();
+    let error = read_only.upsert_entities(vec![entity()]).await.unwrap_err();
     says(&error, ErrorKind::PermissionDenied, &["read-only", "primary"]);
-    assert_eq!(graph.count().await.unwrap().entities, 1);
-    run(&mut admin, "SET default_transaction_read_only = off").await;
+    assert_eq!(read_only.count().await.unwrap().entities, 1);
+    place.close().await;
 
-    // A user with read permission only, or without any permission.
-    run(&mut admin, "CREATE ROLE reader; GRANT USAGE ON SCHEMA larder, ag_catalog TO reader").await;
+    // A user with read permission only.
+    let reader = role(&url, &mut admin, "reader", "").await;
+    run(&mut admin, "GRANT USAGE ON SCHEMA larder, ag_catalog TO reader").await;
     run(&mut admin, "GRANT SELECT ON ALL TABLES IN SCHEMA larder, ag_catalog TO reader").await;
-    run(&mut admin, "SET ROLE reader").await;
-    let error = graph.upsert_entities(vec![entity()]).await.unwrap_err();
+    let (place, stores) = open(&reader).await.unwrap();
+    let error = stores.set().graph().unwrap().upsert_entities(vec![entity()]).await.unwrap_err();
     says(&error, ErrorKind::PermissionDenied, &["grant", "`USAGE`", "`CREATE`"]);
-    run(&mut admin, "RESET ROLE").await;
+    place.close().await;
     graph.upsert_entities(vec![entity()]).await.unwrap();
 
     // The extension is too old, or it is missing and the user may not create it.
@@ -320,22 +323,26 @@ pub(crate) async fn rights_that_age_needs() {
     is_refused(&url, ErrorKind::Unsupported, &["1.5.0", "`ALTER EXTENSION age UPDATE`"]).await;
     run(&mut admin, "DROP EXTENSION age CASCADE").await;
     is_refused(&format!("{url}?migrate=check"), ErrorKind::Unsupported, &["`migrate=auto`"]).await;
-    run(&mut admin, "SET ROLE reader").await;
-    is_refused(&url, ErrorKind::PermissionDenied, &["`CREATE EXTENSION age`", "administrator"]).await;
-    run(&mut admin, "RESET ROLE").await;
+    is_refused(&reader, ErrorKind::PermissionDenied, &["`CREATE EXTENSION age`", "administrator"]).await;
 }
 
-async fn run(admin: &mut PgConnection, sql: &'static str) {
-    sqlx::raw_sql(sql).execute(admin).await.unwrap();
+async fn run(admin: &mut PgConnection, sql: &str) {
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(admin).await.unwrap();
 }
 
-/// One connection, and a transaction of another client. This server has one session for all clients, so it
-/// responds to nobody until the transaction ends.
+/// Creates a role that may log in, and returns its URL.
+async fn role(url: &str, admin: &mut PgConnection, name: &str, rights: &str) -> String {
+    run(admin, &format!("CREATE ROLE {name} LOGIN {rights} PASSWORD '{CANARY}'")).await;
+    format!("age://{name}:{CANARY}@{}/larder", host(url))
+}
+
+/// One connection, whose write waits for the transaction of another client.
 async fn full_pool(url: &str, admin: &mut PgConnection) {
     let (place, stores) = open(&format!("{url}?pool_size=1&acquire_timeout_ms=1000")).await.unwrap();
     let graph = stores.set().graph().unwrap();
     graph.count().await.unwrap();
-    let transaction = admin.begin().await.unwrap();
+    let mut transaction = admin.begin().await.unwrap();
+    run(&mut transaction, "LOCK TABLE larder.schema_version IN ACCESS EXCLUSIVE MODE").await;
     let waiting = {
         let graph = stores.set().graph().unwrap();
         tokio::spawn(async move { graph.upsert_entities(vec![entity()]).await })
@@ -345,8 +352,7 @@ async fn full_pool(url: &str, admin: &mut PgConnection) {
     let error = graph.count().await.unwrap_err();
     // The time to wait for a connection, and that of the question whether the server responds.
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
-    says(&error, ErrorKind::Unavailable, &["check that its server runs and responds"]);
-    assert!(error.is_retryable());
+    says(&error, ErrorKind::ResourceExhausted, &["raise `pool_size`"]);
     transaction.rollback().await.unwrap();
     waiting.await.unwrap().unwrap();
     graph.count().await.unwrap();

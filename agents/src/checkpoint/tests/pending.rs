@@ -3,7 +3,7 @@
 use larder_kernel::ErrorKind;
 
 use super::support::{keys, open};
-use crate::checkpoint::{CheckpointId, NewCheckpoint, PendingWrite};
+use crate::checkpoint::{ChannelUpdate, CheckpointId, NewCheckpoint, PendingWrite};
 
 #[tokio::test]
 async fn writes_are_read_by_task_and_index_and_do_not_pass_to_the_next_checkpoint() {
@@ -22,6 +22,20 @@ async fn writes_are_read_by_task_and_index_and_do_not_pass_to_the_next_checkpoin
     assert_eq!(found.writes, [a[2].clone(), a[1].clone(), a[0].clone(), b]);
     checkpoints.put(&namespace, NewCheckpoint::new(first, "")).await.unwrap();
     assert!(checkpoints.get(&namespace, None).await.unwrap().unwrap().writes.is_empty());
+}
+
+#[tokio::test]
+async fn writes_are_ordered_by_the_path_of_their_task_before_its_name() {
+    let (_, checkpoints, namespace) = open();
+    let first =
+        checkpoints.put(&namespace, NewCheckpoint::new(None, "").with_value("log", "")).await.unwrap();
+    let write = |task: &str, index, path: &str| PendingWrite::new(task, index, "log", "").with_path(path);
+    let ordered = [write("c", 0, ""), write("b", 0, "p1"), write("b", 1, "p1"), write("a", 0, "p2")];
+    checkpoints.put_writes(&namespace, &first, ordered.iter().rev().cloned().collect()).await.unwrap();
+    assert_eq!(checkpoints.get(&namespace, None).await.unwrap().unwrap().writes, ordered);
+    let next = NewCheckpoint::new(first, "").with_channel("log", ChannelUpdate::Pending);
+    let next = checkpoints.put(&namespace, next).await.unwrap();
+    assert_eq!(checkpoints.history(&namespace, &next, &["log"]).await.unwrap()["log"].writes, ordered);
 }
 
 #[tokio::test]

@@ -21,8 +21,8 @@ pub(crate) fn written(rows: &[PgRow]) -> Fallible<HashMap<&str, GraphWritten>> {
     rows.iter().map(one).collect()
 }
 
-/// The treatment of existing items by an insertion: the columns to set, and the columns to return after the id,
-/// the revision and whether the item was created.
+/// The treatment of existing items by an insertion: the columns to set, and the columns to return after the
+/// id, the revision and whether the item was created.
 pub(crate) type Existing = (&'static str, &'static str);
 
 /// The write of an entity or a relationship.

@@ -21,7 +21,7 @@ static RENEW: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local format = redis.call('HGET', KEYS[1], ARGV[2])
          if not format then return 0 end
-         if format ~= FORMAT then return wrong_format(format) end
+         if not supported(format) then return wrong_format(format) end
          redis.call('HSET', KEYS[1], ARGV[1], draw(KEYS[1]))
          return 1",
     )

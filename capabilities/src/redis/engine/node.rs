@@ -107,6 +107,15 @@ impl NodeConnections {
         self.settle(shared.generation, reply.and_then(into_result))
     }
 
+    /// Sends commands together and waits for all replies.
+    pub(crate) async fn send_each<const N: usize>(&self, commands: [&Cmd; N]) -> Fallible<[Value; N]> {
+        let (generation, mut replies) = self.exchange(commands).await?;
+        for reply in &mut replies {
+            *reply = self.settle(generation, into_result(std::mem::replace(reply, Value::Nil)))?;
+        }
+        Ok(replies)
+    }
+
     /// Sends commands together on the shared connection, and returns their replies, including errors.
     pub(crate) async fn send_all(&self, commands: Vec<Cmd>) -> Fallible<Vec<Value>> {
         let (shared, count) = (self.shared().await?, commands.len());
@@ -121,22 +130,24 @@ impl NodeConnections {
 
     /// Sends a command to the server that a slot is moving to.
     pub(crate) async fn send_asking(&self, command: &Cmd) -> Fallible<Value> {
-        let (generation, [_, reply]) = self.exchange(&redis::cmd("ASKING"), command).await?;
+        let (generation, [_, reply]) = self.exchange([&redis::cmd("ASKING"), command]).await?;
         self.settle(generation, into_result(reply))
     }
 
-    /// Sends two commands and returns their replies, including errors, with the generation of the connection.
-    async fn exchange(&self, first: &Cmd, second: &Cmd) -> Fallible<(u64, [Value; 2])> {
+    /// Sends commands and returns their replies, including errors, with the generation of the connection.
+    async fn exchange<const N: usize>(&self, commands: [&Cmd; N]) -> Fallible<(u64, [Value; N])> {
         let (generation, answers) = if let Some(dedicated) = self.dedicated().await? {
             let generation = dedicated.generation();
-            (generation, dedicated.send([first, second], self.connector.config().response_timeout).await)
+            (generation, dedicated.send(commands, self.connector.config().response_timeout).await)
         } else {
             let shared = self.shared().await?;
-            let mut both = Pipeline::with_capacity(2);
-            both.add_command(first.clone()).add_command(second.clone());
+            let mut all = Pipeline::with_capacity(N);
+            for command in commands {
+                all.add_command(command.clone());
+            }
             let mut connection = shared.connection.clone();
-            let answers = connection.send_packed_commands(&both, 0, 2).await;
-            (shared.generation, answers.and_then(pair))
+            let answers = connection.send_packed_commands(&all, 0, N).await;
+            (shared.generation, answers.and_then(as_many))
         };
         Ok((generation, self.settle(generation, answers)?))
     }
@@ -167,7 +178,7 @@ fn into_result(reply: Value) -> redis::RedisResult<Value> {
     }
 }
 
-fn pair(answers: Vec<Value>) -> redis::RedisResult<[Value; 2]> {
-    let count = (redis::ErrorKind::Parse, "two commands have two replies");
-    <[Value; 2]>::try_from(answers).map_err(|_| count.into())
+fn as_many<const N: usize>(answers: Vec<Value>) -> redis::RedisResult<[Value; N]> {
+    let count = (redis::ErrorKind::Parse, "each command has one reply");
+    <[Value; N]>::try_from(answers).map_err(|_| count.into())
 }

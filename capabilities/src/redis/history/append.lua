@@ -7,9 +7,10 @@
 -- index; {2} if the key was used for other messages; {3} if the numbers are exhausted; {4, last, generation} if the thread has
 -- another last number or generation.
 
--- The most frequent case, in the fewest steps: no idempotency key, the fencing token that the thread has or none, and an existing thread without a time to live.
+-- The most frequent case, in the fewest steps: no idempotency key, the fencing token that the thread has or none, and an
+-- existing thread without a time to live.
 local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'f', 'g', 'x')
-if head[4] and not head[5] and head[6] == FORMAT and head[7] and ARGV[3] == '' and ARGV[5] == ''
+if head[4] and not head[5] and supported(head[6]) and head[7] and ARGV[3] == '' and ARGV[5] == ''
   and (ARGV[7] == '' or ARGV[7] == head[1]) and (ARGV[8] == '' or ARGV[8] == head[7])
   and ARGV[9] == (head[8] or '') then
   local seq, messages, bytes = tonumber(head[1]), tonumber(head[2]), tonumber(head[3])

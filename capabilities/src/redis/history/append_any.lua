@@ -1,20 +1,19 @@
 -- The general append.
 local token, key, digest = ARGV[2], ARGV[3], ARGV[4]
 if key ~= '' then
-  local answered = redis.call('HGET', THREAD, 'k' .. key)
-  if answered then
-    if string.sub(answered, 1, #digest) ~= digest then
-      return {2}
-    end
+  local answered = first_result('k' .. key, digest)
+  if answered == false then
+    return {2}
+  elseif answered then
     raise_fence(ARGV[9])
-    local first, final = string.match(string.sub(answered, #digest + 1), '^(%d+) (%d+)$')
+    local first, final = string.match(answered, '^(%d+) (%d+)$')
     return {0, tonumber(first), tonumber(final), generation or ''}
   end
 end
 if is_fenced_off(ARGV[9]) then
   return fenced_off()
 end
-if ARGV[7] ~= '' and (tonumber(ARGV[7]) ~= last or (ARGV[8] ~= '' and ARGV[8] ~= generation)) then
+if not is_last(ARGV[7], ARGV[8]) then
   return {4, last, generation or ''}
 end
 local count = (#ARGV - 9) / 3

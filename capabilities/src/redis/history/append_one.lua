@@ -4,7 +4,7 @@
 -- KEYS: the thread's hash, its messages. ARGV: size and body. Returns the number of the message and the generation, or 0
 -- for any other thread, another format, or exhausted numbers.
 local head = redis.call('HMGET', KEYS[1], 's', 'n', 'b', 'i', 'e', 'w', 'f', 'g', 'x')
-if not head[4] or head[5] or head[7] ~= FORMAT or not head[8] or head[9] then
+if not head[4] or head[5] or not supported(head[7]) or not head[8] or head[9] then
   return 0
 end
 local seq, size = head[1] + 1, ARGV[1]

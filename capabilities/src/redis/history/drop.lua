@@ -1,7 +1,7 @@
 -- Removes a thread with its counters. KEYS: the keys of the thread, then the refused tokens. ARGV: the channel, the
 -- thread's token in the index, and the milliseconds for which the token stays refused.
 local format = redis.pcall('HGET', KEYS[1], 'f')
-if type(format) == 'string' and format ~= FORMAT then
+if type(format) == 'string' and not supported(format) then
   return wrong_format(format)
 end
 redis.call('SCARD', KEYS[#KEYS])

@@ -140,7 +140,7 @@ impl<'a> Copy<'a> {
         let answer = self.engine.repeat(OPERATION, &SOURCE, &call).await?;
         let [changed, token, last, generation, messages] = decode::tuple(answer)?;
         let state = (decode::integer(changed)?, decode::bytes(token)?);
-        let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
+        let last = decode::seq(last, generation)?;
         Ok(Part { state, last, messages: decode::array(messages)? })
     }
 
@@ -176,7 +176,7 @@ impl<'a> Copy<'a> {
         match index.write(OPERATION, &COMMIT, self.target, &call).await? {
             (0, numbers) => {
                 let [last, generation] = decode::tuple(Value::Array(numbers))?;
-                let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
+                let last = decode::seq(last, generation)?;
                 let messages = u64::try_from(self.count).map_err(|_| corrupt(OPERATION))?;
                 Ok(Some(Forked::new(messages, last)))
             }

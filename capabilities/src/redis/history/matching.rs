@@ -114,7 +114,7 @@ async fn step(
         state: (decode::integer(changed)?, decode::bytes(token)?),
         before: decode::optional(before).map(decode::integer).transpose()?,
         messages: decode::array(messages)?,
-        last: Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?),
+        last: decode::seq(last, generation)?,
         more: decode::integer(more)? == 1,
     })
 }

@@ -1,5 +1,5 @@
 -- Reads messages of a thread that fit into one page, in one snapshot with the thread's last number. Without the functions of
--- thread.lua, because it changes nothing.
+-- thread.lua, because it changes nothing. Most reads need no script; see read.rs.
 --
 -- KEYS: 1 the thread's hash, 2 its messages. ARGV: 'offset' and the number of messages to skip, 'before' or 'after' and the number
 -- that bounds the messages; maximum messages, maximum bytes of the page, maximum bytes of a message. Messages 'before' a number
@@ -13,7 +13,7 @@ local bytes_max, message_bytes_max = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local fields = redis.call('HMGET', THREAD, 'f', 's', 'g', 'r', 'n', 'b', 'e')
 -- No number: no thread, or one that an erasure removed.
-if fields[1] and fields[1] ~= FORMAT then
+if fields[1] and not supported(fields[1]) then
   return wrong_format(fields[1])
 end
 local last, ends = tonumber(fields[2] or 0), tonumber(fields[7] or nil)

@@ -1,32 +1,66 @@
 //! The reads of a thread's messages.
 
 use larder_kernel::limits::{MESSAGE_BYTES_MAX, READ_BYTES_MAX};
-use larder_kernel::storage::history::{check_after, check_before};
-use larder_kernel::{Error, ErrorKind, FencingToken, MessagePage, Outcome, Result, Seq, ThreadInfo};
-use redis::Value;
+use larder_kernel::storage::history::{PageBytes, check_after, check_before};
+use larder_kernel::{
+    Error, ErrorKind, FencingToken, MessagePage, Outcome, Result, Seq, StoredMessage, ThreadInfo,
+};
+use redis::{Cmd, Value};
 
 use super::super::decode;
 use super::super::engine::Engine;
-use super::super::script::Call;
+use super::super::script::{Call, formats};
 use super::address::{Address, named, with_fence};
 use super::message::stored;
 use super::scripts::{PAGE, SETTLE};
 
 /// An offset beyond the end of any thread.
 const OFFSET_MAX: u64 = 1 << 53;
+/// The greatest limit with which messages are read before the size of the thread is known.
+const UNSIZED_MESSAGES_MAX: usize = 64;
 
 /// A range of a thread's messages.
 #[derive(Clone, Copy)]
 pub(super) enum Range {
     /// The messages after this many of the oldest.
     Offset(u64),
-    /// The newest messages, or those whose `Seq` is smaller.
+    /// The newest messages, or those whose `Seq` is smaller, newest first.
     Before(Option<Seq>),
     /// The oldest messages whose `Seq` is greater.
     After(Seq),
 }
 
 impl Range {
+    fn command(self, address: &Address, limit: usize) -> Cmd {
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(&address.messages()[..]);
+        match self {
+            // Positions that match nothing.
+            _ if limit == 0 => command.arg(1).arg(0),
+            Self::Offset(offset) => {
+                let offset = offset.min(OFFSET_MAX);
+                command.arg(offset).arg(offset + larder_kernel::check::size(limit) - 1)
+            }
+            Self::Before(None) => command.arg(0).arg(limit - 1).arg("REV"),
+            Self::Before(Some(before)) => command
+                .arg(format!("({}", before.get()))
+                .arg("-inf")
+                .arg("BYSCORE")
+                .arg("REV")
+                .arg("LIMIT")
+                .arg(0)
+                .arg(limit),
+            Self::After(after) => command
+                .arg(format!("({}", after.get()))
+                .arg("+inf")
+                .arg("BYSCORE")
+                .arg("LIMIT")
+                .arg(0)
+                .arg(limit),
+        };
+        command
+    }
+
     fn call(self, address: &Address, limit: usize) -> Call {
         let call = Call::new().key(address.head()).key(address.messages());
         let call = match self {
@@ -39,6 +73,13 @@ impl Range {
     }
 }
 
+/// A page, and whether its read extends the thread's time to live.
+struct Read {
+    /// The messages in the order of the read.
+    page: MessagePage,
+    renews: bool,
+}
+
 /// Reads messages, which counts as a use of the thread.
 pub(super) async fn messages(
     engine: &Engine,
@@ -47,9 +88,14 @@ pub(super) async fn messages(
     range: Range,
     limit: usize,
 ) -> Result<MessagePage> {
-    let answer = engine.read(operation, &PAGE, &range.call(address, limit)).await?;
-    let (renews, mut page) =
-        decode::tuple(answer).and_then(page).map_err(|error| error.in_operation(operation))?;
+    let read = match plainly(engine, operation, address, range, limit).await? {
+        Some(read) => read,
+        None => {
+            let answer = engine.read(operation, &PAGE, &range.call(address, limit)).await?;
+            decode::tuple(answer).and_then(bounded).map_err(|error| error.in_operation(operation))?
+        }
+    };
+    let Read { mut page, renews } = read;
     match range {
         Range::Offset(_) => {}
         Range::Before(before) => check_before(operation, before, page.last)?,
@@ -64,14 +110,69 @@ pub(super) async fn messages(
     Ok(page)
 }
 
-/// Returns whether the read extends the thread's time to live, and the messages in the order of the read.
-fn page([renews, last, generation, more, found]: [Value; 5]) -> Result<(bool, MessagePage)> {
-    let generation = decode::generation(generation)?;
-    let last = Seq::new(decode::integer(last)?).in_generation(generation);
-    let named = |found| Ok(stored(found)?.in_generation(generation));
-    let messages = decode::array(found)?.into_iter().map(named).collect::<Result<_>>()?;
+/// Reads messages with plain commands, which cost the server less than a script. Returns `None` if only the
+/// script is exact: the thread has more bytes than a page, changes between the commands, or may have expired.
+async fn plainly(
+    engine: &Engine,
+    operation: &'static str,
+    address: &Address,
+    range: Range,
+    limit: usize,
+) -> Result<Option<Read>> {
+    let head = address.head();
+    if limit > UNSIZED_MESSAGES_MAX {
+        let mut size = redis::cmd("HGET");
+        size.arg(&head[..]).arg("b");
+        let bytes = decode::optional(engine.fetch(operation, &head, &size).await?).map(decode::count);
+        let bytes = bytes.transpose().map_err(|error| error.in_operation(operation))?;
+        if bytes.is_some_and(|bytes| bytes > PageBytes::MAX) {
+            return Ok(None);
+        }
+    }
+    let mut fields = redis::cmd("HMGET");
+    fields.arg(&head[..]).arg(&["f", "s", "g", "i", "r", "n", "e"]);
+    let commands = [&fields, &range.command(address, limit), &fields];
+    match engine.fetch_each(operation, &head, commands).await? {
+        Some([state, found, state_after]) if state == state_after => {
+            let read = decode::tuple(state).and_then(|state| unbounded(engine.format(), state, found));
+            read.map_err(|error| error.in_operation(operation))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Decodes the answers of the plain commands, and cuts the page to its maximum size.
+fn unbounded(
+    oldest: i64,
+    [format, last, generation, _, renews, count, ends]: [Value; 7],
+    found: Value,
+) -> Result<Option<Read>> {
+    if let Some(format) = decode::optional(format).map(decode::integer).transpose()? {
+        formats(oldest).check("history.read", format)?;
+    }
+    let found = decode::array(found)?;
+    let integer = |value| decode::optional(value).map_or(Ok(0), decode::integer);
+    if found.is_empty() && integer(count)? > 0 && decode::optional(ends).is_some() {
+        return Ok(None);
+    }
+    let last = Seq::new(integer(last)?).in_generation(decode::generation(generation)?);
+    let mut messages = named_messages(found, last)?;
+    let more = PageBytes::cut(&mut messages);
+    let renews = decode::optional(renews).map(decode::bytes).transpose()?;
+    let page = MessagePage::new(messages, last).with_more(more);
+    Ok(Some(Read { page, renews: renews.is_some_and(|renews| renews == b"1") }))
+}
+
+/// Decodes the answer of the script.
+fn bounded([renews, last, generation, more, found]: [Value; 5]) -> Result<Read> {
+    let last = decode::seq(last, generation)?;
+    let messages = named_messages(decode::array(found)?, last)?;
     let page = MessagePage::new(messages, last).with_more(decode::integer(more)? == 1);
-    Ok((decode::integer(renews)? == 1, page))
+    Ok(Read { page, renews: decode::integer(renews)? == 1 })
+}
+
+fn named_messages(found: Vec<Value>, last: Seq) -> Result<Vec<StoredMessage>> {
+    found.into_iter().map(|found| Ok(stored(found)?.in_generation(last.generation()))).collect()
 }
 
 /// Returns the state of the thread. Records a passed expiry as a clear event.
@@ -111,7 +212,7 @@ fn info(address: &Address, [messages, bytes, last, generation]: [Value; 4]) -> R
         thread,
         decode::count(messages)?,
         decode::count(bytes)?,
-        Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?),
+        decode::seq(last, generation)?,
     ))
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn remove(index: &Index, address: &Address, removal: &Removal) 
         3 => Err(at_the_cap(OPERATION)),
         4 | 5 => {
             let [last, generation] = decode::tuple(Value::Array(answer)).map_err(in_operation)?;
-            let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
+            let last = decode::seq(last, generation)?;
             check_if_last(OPERATION, removal.if_last, last)?;
             check_remove_at(removal, last)?;
             Err(corrupt(OPERATION))

@@ -13,13 +13,12 @@ local bytes_max, fencing, kind, argument = tonumber(ARGV[9]), ARGV[11], ARGV[12]
 local CHUNK = 16
 
 if key ~= '' then
-  local answered = redis.call('HGET', THREAD, 'd' .. key)
-  if answered then
-    if string.sub(answered, 1, #digest) ~= digest then
-      return {2}
-    end
+  local answered = first_result('d' .. key, digest)
+  if answered == false then
+    return {2}
+  elseif answered then
     raise_fence(fencing)
-    return {0, string.sub(answered, #digest + 1), generation or '', redis.call('LRANGE', KEYS[7], 0, -1)}
+    return {0, answered, generation or '', redis.call('LRANGE', KEYS[7], 0, -1)}
   end
   -- Checks the types of both keys before the first write.
   redis.call('LLEN', KEYS[7])
@@ -28,10 +27,10 @@ end
 if is_fenced_off(fencing) then
   return fenced_off()
 end
-if ARGV[3] ~= '' and (tonumber(ARGV[3]) ~= last or (ARGV[4] ~= '' and ARGV[4] ~= generation)) then
+if not is_last(ARGV[3], ARGV[4]) then
   return {4, last, generation or ''}
 end
-if (ARGV[5] ~= '' and tonumber(ARGV[5]) > last) or (ARGV[6] ~= '' and ARGV[6] ~= generation) then
+if not has_reached(ARGV[5], ARGV[6]) then
   return {5, last, generation or ''}
 end
 

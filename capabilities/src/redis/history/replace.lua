@@ -11,7 +11,7 @@ local CHUNK = 64
 if is_fenced_off(ARGV[6]) then
   return fenced_off()
 end
-if ARGV[5] ~= '' and ARGV[5] ~= generation then
+if not has_generation(ARGV[5]) then
   return {5}
 end
 if seen > last then

@@ -3,10 +3,12 @@
 -- KEYS: 1 the thread's hash, 2 its messages, 3 the index of its runs, 4 its events that are not messages, 5 its
 -- replacements, 6 the refused tokens. ARGV[1] is the channel of its notifications.
 --
--- The hash holds the counters: `s` the greatest number, `c` that of the last clear, run clear, replacement, removal or update, `n` the
--- number of messages, `b` their bytes, `f` the format, `g` the generation, `i` present after the thread was registered in the index, `w` the end of
--- the last subscription's notice, `x` the fence: the greatest fencing token with which a write succeeded. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e` its end. The field
--- `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal or update.
+-- The hash holds the counters: `s` the greatest number, `c` that of the last clear, run clear, replacement, removal or update,
+-- `n` the number of messages, `b` their bytes, `f` the format, which a fence or an update raises, `g` the generation, `i`
+-- present after the thread was registered in the index, `w` the end of the last subscription's notice, `x` the fence: the
+-- greatest fencing token with which a write succeeded. With a time to live: `t` its milliseconds, `r` 1 if use renews it, `e`
+-- its end. The field `k` followed by an idempotency key has the result of the append with that key, and `d` that of the removal
+-- or update.
 --
 -- Messages: sorted by their number, '<seq> <size> <thread bytes> <placed by> <run>' NUL '<body>'. After an update, '/' and the
 -- number of the last update follow <placed by>. The revision is the last of the three that is not 0. The body is
@@ -39,7 +41,7 @@ for _, key in ipairs({MESSAGES, RUNS, EVENTS, REPLACEMENTS}) do
 end
 redis.call('SCARD', REFUSED)
 local fields = redis.call('HMGET', THREAD, 's', 'c', 'n', 'b', 't', 'r', 'e', 'f', 'g', 'x')
-if fields[1] and fields[8] ~= FORMAT then
+if fields[1] and not supported(fields[8]) then
   return wrong_format(fields[8])
 end
 local last, changed = tonumber(fields[1] or 0), tonumber(fields[2] or 0)
@@ -51,12 +53,25 @@ local generation = fields[9]
 -- Decimal text, because a token may exceed 2^53.
 local fence = fields[10]
 
--- Writes the counters, and the fence if the write has a token, which must not be fenced off.
-local function save(token)
-  if token and token ~= '' and token ~= fence then
+-- Raises the format of the thread, for a change that programs of the earlier format do not support.
+local function raise_format()
+  if fields[8] ~= NEWEST then
+    redis.call('HSET', THREAD, 'f', NEWEST)
+  end
+end
+
+-- Remembers the token of a write, which must not be fenced off.
+local function set_fence(token)
+  if token ~= '' and token ~= fence then
+    raise_format()
     fence = token
     redis.call('HSET', THREAD, 'x', fence)
   end
+end
+
+-- Writes the counters, and the fence if the write has a token, which must not be fenced off.
+local function save(token)
+  set_fence(token or '')
   if not generation then
     generation = draw(THREAD)
     redis.call('HSET', THREAD, 'g', generation)
@@ -90,9 +105,32 @@ end
 
 -- Remembers the token of a write that succeeded on a thread that was written before, unless it has a greater one.
 local function raise_fence(token)
-  if token ~= '' and token ~= fence and fields[1] and not is_fenced_off(token) then
-    fence = token
-    redis.call('HSET', THREAD, 'x', fence)
+  if fields[1] and not is_fenced_off(token) then
+    set_fence(token)
+  end
+end
+
+-- Returns whether the thread has this generation, which is empty if the caller names none.
+local function has_generation(named)
+  return named == '' or named == generation
+end
+
+-- Returns whether the thread's last number is this one, which is empty if the caller names none, with this generation.
+local function is_last(number, named)
+  return number == '' or (tonumber(number) == last and has_generation(named))
+end
+
+-- Returns whether the thread has reached this number, which is empty if the caller names none, with this generation.
+local function has_reached(number, named)
+  return (number == '' or tonumber(number) <= last) and has_generation(named)
+end
+
+-- Returns the first result of a call with an idempotency key, whose field of the hash is given: nothing if the key is new, and
+-- `false` if it was used for another call.
+local function first_result(field, digest)
+  local answered = redis.call('HGET', THREAD, field)
+  if answered then
+    return string.sub(answered, 1, #digest) == digest and string.sub(answered, #digest + 1)
   end
 end
 
@@ -140,7 +178,7 @@ local function indexed(token)
   if token == '' or redis.call('SISMEMBER', REFUSED, token) == 1 then
     return false
   end
-  redis.call('HSET', THREAD, 'i', token, 'f', FORMAT)
+  redis.call('HSET', THREAD, 'i', token, 'f', fields[8] or FORMAT)
   return true
 end
 

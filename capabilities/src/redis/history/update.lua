@@ -12,22 +12,21 @@ local token, key, digest, fencing = ARGV[2], ARGV[7], ARGV[8], ARGV[9]
 local number, size, run, body = ARGV[10], ARGV[12], ARGV[13], ARGV[14]
 
 if key ~= '' then
-  local answered = redis.call('HGET', THREAD, 'd' .. key)
-  if answered then
-    if string.sub(answered, 1, #digest) ~= digest then
-      return {2}
-    end
+  local answered = first_result('d' .. key, digest)
+  if answered == false then
+    return {2}
+  elseif answered then
     raise_fence(fencing)
-    return {0, tonumber(string.match(string.sub(answered, #digest + 1), '^%d+ (%d+) ')), generation or ''}
+    return {0, tonumber(string.match(answered, '^%d+ (%d+) ')), generation or ''}
   end
 end
 if is_fenced_off(fencing) then
   return fenced_off()
 end
-if ARGV[3] ~= '' and (tonumber(ARGV[3]) ~= last or (ARGV[4] ~= '' and ARGV[4] ~= generation)) then
+if not is_last(ARGV[3], ARGV[4]) then
   return {4, last, generation or ''}
 end
-if (ARGV[5] ~= '' and tonumber(ARGV[5]) > last) or (ARGV[6] ~= '' and ARGV[6] ~= generation) then
+if not has_reached(ARGV[5], ARGV[6]) then
   return {5, last, generation or ''}
 end
 local stored = redis.call('ZRANGEBYSCORE', MESSAGES, number, number)[1]
@@ -66,6 +65,7 @@ end
 if key ~= '' then
   redis.call('HSET', THREAD, 'd' .. key, digest .. string.format('1 %.0f ', last) .. number)
 end
+raise_format()
 save(fencing)
 announce()
 return {0, last, generation}

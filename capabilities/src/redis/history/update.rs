@@ -36,7 +36,7 @@ pub(super) async fn update(
     let (state, answer) = index.write(OPERATION, &UPDATE, address, &batch.into_call(call)).await?;
     let last = |answer| -> Result<Seq> {
         let [last, generation] = decode::tuple(Value::Array(answer))?;
-        Ok(Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?))
+        decode::seq(last, generation)
     };
     let in_operation = |error: larder_kernel::Error| error.in_operation(OPERATION);
     match state {

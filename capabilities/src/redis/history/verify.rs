@@ -7,7 +7,7 @@ use larder_kernel::Result;
 use super::message::Entry;
 use crate::redis::key::Entity;
 use crate::redis::reader::{Hash, Place, Reader, number, text_of};
-use crate::redis::script::FORMAT;
+use crate::redis::script::{FORMAT, formats};
 use crate::verify::FaultKind::{Counter, Foreign, Format, Index, Record, Reference};
 
 const PARTS: [&str; 7] = ["head", "messages", "runs", "events", "replacements", "refused", "popped"];
@@ -47,7 +47,9 @@ pub(in super::super) async fn check(
         reader.expect(sums.messages == 0, Reference, named, "it has messages and no counters");
         return Ok(());
     }
-    if head.contains_key(&b"s"[..]) && number(head, "f") != Some(FORMAT) {
+    if head.contains_key(&b"s"[..])
+        && !number(head, "f").is_some_and(|format| formats(FORMAT).supports(format))
+    {
         reader.add(Format, named, "its format number is another one, or missing");
     }
     // Tokens are compared as text, so each has one form.

@@ -87,7 +87,7 @@ pub(super) async fn append(
         (3, _) => Err(at_the_cap(OPERATION)),
         (4, state) => {
             let [last, generation] = decode::tuple(Value::Array(state))?;
-            let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
+            let last = decode::seq(last, generation)?;
             Err(check_if_last(OPERATION, if_last, last).err().unwrap_or_else(|| corrupt(OPERATION)))
         }
         _ => Err(corrupt(OPERATION)),
@@ -106,7 +106,7 @@ async fn append_one(
         return Ok(None);
     }
     let [seq, generation] = decode::tuple(answer)?;
-    Ok(Some(Seq::new(decode::integer(seq)?).in_generation(decode::generation(generation)?)))
+    Ok(Some(decode::seq(seq, generation)?))
 }
 
 pub(super) async fn clear(engine: &Engine, address: &Address, fence: Option<FencingToken>) -> Result<u64> {
@@ -172,6 +172,6 @@ pub(super) async fn set_ttl(
 fn numbered(operation: &'static str, numbers: Vec<Value>) -> Result<(i64, Seq)> {
     let [first, last, generation] =
         decode::tuple(Value::Array(numbers)).map_err(|error| error.in_operation(operation))?;
-    let last = Seq::new(decode::integer(last)?).in_generation(decode::generation(generation)?);
+    let last = decode::seq(last, generation)?;
     Ok((decode::integer(first)?, last))
 }

@@ -1,7 +1,7 @@
 -- Functions shared by the scripts that write to a bucket. Those before `save` only read. Together they read every key of the
 -- bucket, so that a key of another type stops the script before its first write.
 local meta = redis.call('HMGET', KEYS[1], 'revision', 'format', 'generation')
-if meta[1] and meta[2] ~= FORMAT then return wrong_format(meta[2]) end
+if meta[1] and not supported(meta[2]) then return wrong_format(meta[2]) end
 
 -- Nothing for a bucket that was never written, or not since a version that drew none.
 local generation = meta[3]

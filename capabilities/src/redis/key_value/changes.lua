@@ -3,7 +3,7 @@
 -- Returns the last revision, the greatest forgotten revision, the last revision that was scanned, whether more changes may
 -- follow, and the changes: key, revision, and the value and expiry of a put. The last reply is the generation.
 local meta = redis.call('HMGET', KEYS[1], 'revision', 'forgotten', 'format', 'generation')
-if meta[1] and meta[3] ~= FORMAT then return wrong_format(meta[3]) end
+if meta[1] and not supported(meta[3]) then return wrong_format(meta[3]) end
 local last, prefix = tonumber(meta[1] or '0'), ARGV[2]
 local looked_at, horizon = 1000, last
 local found, now = {}, now_ms()

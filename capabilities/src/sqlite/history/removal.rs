@@ -8,8 +8,9 @@ use larder_kernel::{Error, Removal, RemovalTarget, Removed, Result, Seq, StoredM
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::failure::{Fallible, corrupt};
-use super::super::value::{count, length, millis, now_ms};
+use super::super::value::{count, integer, length, millis, now_ms};
 use super::message::{decode, stored};
+use super::removal_keys::FirstResult;
 use super::thread::{Address, REMOVED, REWOUND, ThreadRow, expire};
 
 const OPERATION: &str = "history.remove";
@@ -51,16 +52,8 @@ pub(super) fn remove(sql: &Connection, address: &Address, removal: &Removal) -> 
 /// Returns the first result of a removal with this key, or a conflict if it was another removal or an update.
 fn repeated(sql: &Connection, thread: i64, removal: &Removal) -> Fallible<Option<Result<Removed>>> {
     let Some(key) = &removal.idempotency_key else { return Ok(None) };
-    let mut statement = sql.prepare_cached(
-        "SELECT digest, removed, last_seq, seqs FROM removal_keys WHERE thread = ?1 AND idempotency_key = ?2",
-    )?;
-    let found: Option<([u8; 32], i64, i64, String)> = statement
-        .query_row(params![thread, key.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        })
-        .optional()?;
-    let Some((digest, removed, last, seqs)) = found else { return Ok(None) };
-    if digest != removal.digest() {
+    let Some(first) = FirstResult::find(sql, thread, key.as_str())? else { return Ok(None) };
+    if first.digest != removal.digest() {
         return Ok(Some(Err(used_for_another(OPERATION))));
     }
     let mut statement = sql.prepare_cached(
@@ -72,7 +65,7 @@ fn repeated(sql: &Connection, thread: i64, removal: &Removal) -> Fallible<Option
     while let Some(row) = rows.next()? {
         messages.push(stored(row)?);
     }
-    let answer = Removed::new(count(removed)?, Seq::new(last)).with_seqs(numbers(&seqs)?);
+    let answer = Removed::new(count(first.messages)?, Seq::new(first.last)).with_seqs(numbers(&first.seqs)?);
     Ok(Some(Ok(answer.with_messages(messages))))
 }
 
@@ -161,21 +154,13 @@ fn record(sql: &Connection, row: &mut ThreadRow, kind: i64, removed: usize, seqs
 
 fn remember(sql: &Connection, thread: i64, removal: &Removal, removed: &Removed) -> Fallible<()> {
     let Some(key) = &removal.idempotency_key else { return Ok(()) };
-    let mut statement = sql.prepare_cached(
-        "INSERT INTO removal_keys (thread, idempotency_key, digest, removed, last_seq, seqs)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
-    let seqs = text(removed.seqs.iter().map(|seq| seq.get()));
-    let removed_count = super::super::value::integer(removed.removed);
-    statement.execute(params![
-        thread,
-        key.as_str(),
-        removal.digest(),
-        removed_count,
-        removed.last.get(),
-        seqs
-    ])?;
-    Ok(())
+    let first = FirstResult {
+        digest: removal.digest(),
+        messages: integer(removed.removed),
+        last: removed.last.get(),
+        seqs: text(removed.seqs.iter().map(|seq| seq.get())),
+    };
+    first.keep(sql, thread, key.as_str())
 }
 
 fn text(numbers: impl Iterator<Item = i64>) -> String {

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::failure::{Fallible, corrupt};
 use super::message::Encoded;
+use super::removal_keys::FirstResult;
 use super::thread::{Address, ThreadRow, UPDATED, expire};
 
 const OPERATION: &str = "history.update";
@@ -64,14 +65,9 @@ fn repeated(sql: &Connection, row: &ThreadRow, wanted: &Update) -> Fallible<Opti
     let Some((key, digest)) = wanted.update.idempotency_key.as_ref().zip(wanted.digest) else {
         return Ok(None);
     };
-    let mut statement = sql.prepare_cached(
-        "SELECT digest, last_seq FROM removal_keys WHERE thread = ?1 AND idempotency_key = ?2",
-    )?;
-    let found: Option<([u8; 32], i64)> = statement
-        .query_row(params![row.id, key.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    Ok(found.map(|(first, last)| match first == digest {
-        true => Ok(Updated::new(row.seq(last))),
+    let found = FirstResult::find(sql, row.id, key.as_str())?;
+    Ok(found.map(|first| match first.digest == digest {
+        true => Ok(Updated::new(row.seq(first.last))),
         false => Err(used_for_another(OPERATION)),
     }))
 }
@@ -102,11 +98,8 @@ fn write(
     )?;
     statement.execute([row.id, event, UPDATED, seq, row.bytes])?;
     if let Some((key, digest)) = wanted.update.idempotency_key.as_ref().zip(wanted.digest) {
-        let mut statement = sql.prepare_cached(
-            "INSERT INTO removal_keys (thread, idempotency_key, digest, removed, last_seq, seqs)
-             VALUES (?1, ?2, ?3, 1, ?4, ?5)",
-        )?;
-        statement.execute(params![row.id, key.as_str(), digest, event, seq.to_string()])?;
+        let first = FirstResult { digest, messages: 1, last: event, seqs: seq.to_string() };
+        first.keep(sql, row.id, key.as_str())?;
     }
     row.save(sql)
 }

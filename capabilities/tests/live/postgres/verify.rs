@@ -30,7 +30,7 @@ const PLANTED: &[Planted<&str>] = &[
     ("UPDATE larder.messages SET bytes = bytes + 1 WHERE seq = 3", Record, "message 3 of the thread n a/s"),
     ("UPDATE larder.messages SET author = 'other'", Record, "message 1 of the thread n a/s"),
     ("UPDATE larder.messages SET run = NULL", Record, "message 1 of the thread n a/s"),
-    ("UPDATE larder.thread_events SET seq = 2", Reference, "event 2 of thread row"),
+    ("UPDATE larder.thread_events SET seq = 2 WHERE kind < 6", Reference, "event 2 of thread row"),
     ("UPDATE larder.append_keys SET thread = 99", Reference, "idempotency key once of thread row 99"),
     (
         "INSERT INTO larder.removal_keys VALUES ('n', 99, 'pop', '', 0, 1, '{}')",

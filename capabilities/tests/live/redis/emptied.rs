@@ -18,8 +18,7 @@ async fn lost_keys(variable: &str) {
     let empty = async || {
         // The keys of the namespace, on every server that holds some.
         for address in servers(variable).await {
-            let client = redis::Client::open(address).unwrap();
-            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+            let mut connection = plain_redis(&address).await;
             let keys: Vec<Vec<u8>> = redis::cmd("KEYS")
                 .arg(format!("larder:{{*:{}*", namespace.as_str()))
                 .query_async(&mut connection)
@@ -44,8 +43,7 @@ async fn servers(variable: &str) -> Vec<String> {
     let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
     let at = if user.is_empty() { "" } else { "@" };
     let first = hosts.split([',', '/', '?']).next().unwrap();
-    let client = redis::Client::open(format!("redis://{user}{at}{first}")).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = plain_redis(&format!("redis://{user}{at}{first}")).await;
     let nodes: String = redis::cmd("CLUSTER").arg("NODES").query_async(&mut connection).await.unwrap();
     let address = |line: &str| line.split_whitespace().nth(1)?.split('@').next().map(str::to_owned);
     nodes.lines().filter_map(address).map(|address| format!("redis://{user}{at}{address}")).collect()

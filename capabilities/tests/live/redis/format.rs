@@ -2,16 +2,21 @@
 
 use larder_capabilities::redis::RedisHistoryProvider;
 use larder_kernel::{
-    BoardId, ChatMessage, HistoryProvider, HistoryProviderExt, NewBoard, NewTask, Result, RunId, Seq, TaskId,
-    TaskStatus, TaskStore, Thread, Transition, Ttl, WorkerId,
+    AppendOptions, BoardId, ChatMessage, FencingToken, HistoryProvider, HistoryProviderExt, MessageUpdate,
+    NewBoard, NewTask, Result, RunId, Seq, TaskId, TaskStatus, TaskStore, Thread, Transition, Ttl, WorkerId,
 };
 
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(60);
 
+/// Opens the servers as a release does whose new data has this format number. It also supports the next one.
+async fn open_as(variable: &str, format: i64) -> Redis {
+    Redis::open_as(RedisConfig::from_url(&url(variable)).unwrap(), format).await.unwrap()
+}
+
 async fn open_later(variable: &str) -> Redis {
-    Redis::open_as_later(RedisConfig::from_url(&url(variable)).unwrap()).await.unwrap()
+    open_as(variable, 3).await
 }
 
 fn thread(session: &str) -> Thread {
@@ -120,7 +125,7 @@ pub(crate) async fn data_of_a_newer_program_is_not_changed() {
     fill(&newer, &namespace).await;
     let before = dump(&namespace).await;
     assert!(before.len() > 10);
-    let numbers = "has format 2; this release supports up to format 1";
+    let numbers = "has format 3; this release supports up to format 2";
     assert_refused(write_in_each_way(&older, &namespace).await, numbers);
     assert_eq!(dump(&namespace).await, before);
     append(&newer.history(namespace.clone())).await.unwrap();
@@ -130,7 +135,7 @@ pub(crate) async fn data_of_a_newer_program_is_not_changed() {
 pub(crate) async fn data_of_a_newer_program_in_a_cluster_is_not_changed() {
     let (older, newer, namespace) = (open(CLUSTER).await, open_later(CLUSTER).await, namespace("newer"));
     fill(&newer, &namespace).await;
-    let numbers = "has format 2; this release supports up to format 1";
+    let numbers = "has format 3; this release supports up to format 2";
     assert_refused(write_in_each_way(&older, &namespace).await, numbers);
     let history = newer.history(namespace.clone());
     assert_eq!(history.tail(&thread("first"), None, 10).await.unwrap().messages.len(), 3);
@@ -139,6 +144,34 @@ pub(crate) async fn data_of_a_newer_program_in_a_cluster_is_not_changed() {
     assert_eq!(values.get(&bucket(), &key("k")).await.unwrap().unwrap().value, "value");
     let found = newer.tasks(namespace).get_task(&board(), &TaskId::new("t").unwrap()).await.unwrap();
     assert_eq!(found.unwrap().status, TaskStatus::InProgress);
+}
+
+/// An earlier program would ignore a fence, and would lose an update.
+pub(crate) async fn an_earlier_program_does_not_write_to_a_thread_with_a_fence_or_an_update() {
+    let (earlier, newer) = (open_as(SERVER, 0).await, open(SERVER).await);
+    for name in ["fenced", "updated"] {
+        let namespace = namespace(name);
+        fill(&newer, &namespace).await;
+        append(&earlier.history(namespace.clone())).await.unwrap();
+        let history = newer.history(namespace.clone());
+        if name == "fenced" {
+            let options = AppendOptions::default().with_fence(FencingToken::new(1));
+            history.append_many(&thread("first"), vec![ChatMessage::user("text")], options).await.unwrap();
+        } else {
+            let update = MessageUpdate::appended(Seq::new(2), ChatMessage::user("new"));
+            history.update(&thread("first"), update).await.unwrap();
+        }
+        let before = dump(&namespace).await;
+        let mut written = write_in_each_way(&earlier, &namespace).await;
+        // The buckets and boards are as before.
+        written.truncate(10);
+        assert_refused(written, "has format 2; this release supports up to format 1");
+        let of_thread = |all: Vec<(String, Vec<u8>)>| -> Vec<_> {
+            all.into_iter().filter(|(key, _)| key.contains("{thread:")).collect()
+        };
+        assert_eq!(of_thread(dump(&namespace).await), of_thread(before));
+        assert!(!history.tail(&thread("first"), None, 10).await.unwrap().is_empty());
+    }
 }
 
 /// The program runs and has used the thread, the bucket and the board before a newer program upgrades them.
@@ -154,8 +187,8 @@ pub(crate) async fn a_running_program_does_not_write_after_an_upgrade() {
     ];
     let mut plain = plain_connection().await;
     for (number, expected) in [
-        ("2", "has format 2; this release supports up to format 1"),
-        ("1000", "has format 1000; this release supports up to format 1"),
+        ("3", "has format 3; this release supports up to format 2"),
+        ("1000", "has format 1000; this release supports up to format 2"),
     ] {
         for (key, field) in &headers {
             let new: i64 =

@@ -96,8 +96,7 @@ fn command(planted: &str, namespace: &str) -> redis::Cmd {
 
 pub(crate) async fn each_planted_corruption_is_found_by_name_and_changes_nothing() {
     let url = separate();
-    let client = redis::Client::open(url.as_str()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = plain_redis(&url).await;
     let empty = redis::cmd("FLUSHDB");
     for (planted, kind, place) in [("PING", Foreign, "")].iter().chain(PLANTED) {
         empty.query_async::<()>(&mut connection).await.unwrap();

@@ -9,6 +9,7 @@ use larder_cli::durable::during;
 use larder_cli::url;
 use larder_conformance::StoreSet;
 use larder_kernel::{BoardId, NewBoard, NewTask, PageRequest, TaskId, TaskStatus, WorkerId};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 use super::server::Server;
@@ -132,7 +133,10 @@ impl Nodes {
         let mut nodes = Vec::new();
         for host in hosts.split(',') {
             let client = redis::Client::open(format!("redis://{login}@{host}")).unwrap();
-            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+            // The servers are busy while slots move.
+            let settings = AsyncConnectionConfig::new().set_response_timeout(Some(CALL_TIME_MAX));
+            let mut connection =
+                client.get_multiplexed_async_connection_with_config(&settings).await.unwrap();
             let id = redis::cmd("CLUSTER").arg("MYID").query_async(&mut connection).await.unwrap();
             let port = host.rsplit_once(':').unwrap().1.parse().unwrap();
             nodes.push(Node { port, id, connection });

@@ -33,7 +33,7 @@ impl History {
         let options = options.clone().with_if_last(if_last.map(|at| held.seq(at))).with_fence(token);
         let fenced_off = held.fenced_off("history.append_many", token);
         let lost = check_if_last("history.append_many", options.if_last, Seq::new(held.last)).err();
-        let digest = append_digest(&messages).map_err(|error| unwritable(&error))?;
+        let digest = append_digest(&messages).map_err(|error| Mismatch::trouble(&error))?;
         let known = options.idempotency_key.as_ref().and_then(|key| held.keys.get(key));
         let refused = check_append(&messages, &options).err().map(Refusal::from);
         let (clause, expected) = match (refused, known, lost) {
@@ -282,8 +282,4 @@ impl Held {
         let thread_bytes = self.bytes();
         self.log(Kind::Replaced { first, up_to, removed, thread_bytes });
     }
-}
-
-pub(super) fn unwritable(error: &Error) -> Mismatch {
-    Mismatch::Trouble(error.to_string())
 }

@@ -14,7 +14,7 @@ use super::fence::{self, Fence};
 use super::names::{At, thread as shown};
 use super::remove::Answered;
 use super::{Held, History, Kind};
-use crate::model::compare::{Checked, Expected, same};
+use crate::model::compare::{Checked, Expected, Mismatch, same};
 use crate::model::recorder::{Recorder, json, typed_id, with};
 use crate::model::rng::{Rng, valid};
 
@@ -95,7 +95,7 @@ impl History {
     ) -> Checked {
         let held = self.held(thread);
         let update = held.update(update);
-        let digest = update.digest().map_err(|error| super::change::unwritable(&error))?;
+        let digest = update.digest().map_err(|error| Mismatch::trouble(&error))?;
         let known = update.idempotency_key.as_ref().and_then(|key| held.removals.get(key));
         let (clause, expected): (_, Expected<Updated>) = if let Err(error) = check_update(&update) {
             ("STORE-010", Err(error.into()))

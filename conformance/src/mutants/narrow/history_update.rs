@@ -228,12 +228,15 @@ impl Wrong {
 
     async fn replace_wrongly(&self, thread: &Thread, replacement: Replacement) -> Result<Replaced> {
         let answer = self.inner.replace(thread, replacement.clone()).await;
-        let was_updated = self.keep(thread, |kept| !kept.earlier.is_empty());
-        if self.defect == Defect::ReplaceIgnoresUpdates && was_updated && answer.is_err() {
-            let last = self.inner.thread_info(thread).await?.last;
-            return self.inner.replace(thread, replacement.with_seen(last)).await;
+        if self.defect != Defect::ReplaceIgnoresUpdates || answer.is_ok() {
+            return answer;
         }
-        answer
+        let stored = self.inner.all_messages(thread).await?;
+        if stored.iter().all(|stored| stored.revision == Revision::at(stored.seq)) {
+            return answer;
+        }
+        let last = self.inner.thread_info(thread).await?.last;
+        self.inner.replace(thread, replacement.with_seen(last)).await
     }
 
     async fn subscribe_wrongly(&self, thread: &Thread, after: Seq) -> Result<HistoryEvents> {

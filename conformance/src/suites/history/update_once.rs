@@ -92,7 +92,7 @@ pub(super) async fn a_key_with_another_update_conflicts(context: Context) -> Cas
 }
 
 /// HIST-152.
-pub(super) async fn another_generation_conflicts(context: Context) -> CaseResult {
+pub(super) async fn an_update_that_names_another_generation_conflicts(context: Context) -> CaseResult {
     let stores = context.history().await?;
     let thread = thread("erased")?;
     say(&*stores.a, &thread, &["1", "2"]).await?;

@@ -36,7 +36,7 @@ end
 local function board_numbers(k)
   local found = redis.call('HMGET', k.board, 'position', 'revision', 'token', 'format', 'generation')
   if not (found[1] and found[2] and found[3]) then return nil, { 'no_board' } end
-  if found[4] ~= FORMAT then return nil, wrong_format(found[4]) end
+  if not supported(found[4]) then return nil, wrong_format(found[4]) end
   return { position = tonumber(found[1]), revision = tonumber(found[2]), token = tonumber(found[3]),
     generation = found[5] }
 end

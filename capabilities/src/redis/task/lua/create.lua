@@ -4,7 +4,7 @@ local TASKS = 8
 local meta, boards, k = KEYS[1], KEYS[3], keys_of(4)
 local agent = ARGV[3]
 local format = redis.call('HGET', meta, '')
-if format ~= FORMAT and (format or redis.call('EXISTS', meta) == 1) then return wrong_format(format) end
+if not supported(format) and (format or redis.call('EXISTS', meta) == 1) then return wrong_format(format) end
 if not registered() then return 'REGISTER' end
 check_types(k)
 local old = redis.call('HGET', meta, agent)

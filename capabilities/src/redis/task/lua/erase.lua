@@ -2,7 +2,7 @@
 -- Returns whether nothing is left. Removes up to a thousand boards per call.
 local MOST = 1000
 local format = redis.pcall('HGET', KEYS[1], '')
-if type(format) == 'string' and format ~= FORMAT then return wrong_format(format) end
+if type(format) == 'string' and not supported(format) then return wrong_format(format) end
 for _, agent in ipairs(redis.call('ZRANGE', KEYS[3], 0, MOST - 1)) do
   local k = keys_named(ARGV[4], agent)
   redis.call('UNLINK', k.board, k.tasks, k.state, k.results, k.order, k.leases, k.lapsed)
