@@ -28,7 +28,7 @@ from larder._errors import (
 from larder._filter import Filter
 from larder._graph import Entity, Graph, Reached, Relationship, SubGraph, Written
 from larder._history import History
-from larder._history_types import Appended, Event, Forked, MessageFilter, Replaced, ThreadInfo, Ttl
+from larder._history_types import Appended, Event, Forked, MessageFilter, MessagePage, Replaced, ThreadInfo, Ttl
 from larder._key_value import Change, Delete, Entry, Item, KeyValue, Put
 from larder._messages import Author, BlobRef, Message, Role, StoredMessage, Thread, ToolCall, ToolResult
 from larder._position import Position
@@ -67,6 +67,7 @@ __all__ = [
     "Lease",
     "Message",
     "MessageFilter",
+    "MessagePage",
     "NewTask",
     "NotFound",
     "PermissionDenied",

@@ -10,17 +10,18 @@ from larder._history_types import (
     Appended,
     Event,
     MessageFilter,
+    MessagePage,
     ThreadInfo,
     Ttl,
     as_appended,
     as_event,
     as_filter,
     as_info,
-    as_messages,
+    as_page,
     as_pair,
     as_ttl,
 )
-from larder._messages import Message, StoredMessage, Thread, encode
+from larder._messages import Message, Thread, encode
 from larder._native import Call
 from larder._position import Position, to_text
 from larder._run import Plan, adrive, drive, run
@@ -92,18 +93,18 @@ class History(Edits):
 
     def messages(
         self, thread: Thread | tuple[str, str], *, offset: int = 0, limit: int = _PAGE
-    ) -> list[StoredMessage]:
-        """Returns up to ``limit`` messages after the first ``offset``, oldest first; at most 10,000.
+    ) -> MessagePage:
+        """Returns up to ``limit`` messages after the first ``offset``, oldest first; at most 10,000 and 16 MiB.
 
         To page through a thread that others write, use :meth:`page_after`.
         """
-        return as_messages(self._native.messages(as_pair(thread), offset, limit).wait())
+        return as_page(self._native.messages(as_pair(thread), offset, limit).wait())
 
     async def amessages(
         self, thread: Thread | tuple[str, str], *, offset: int = 0, limit: int = _PAGE
-    ) -> list[StoredMessage]:
+    ) -> MessagePage:
         """As :meth:`messages`."""
-        return as_messages(await run(self._native.messages(as_pair(thread), offset, limit)))
+        return as_page(await run(self._native.messages(as_pair(thread), offset, limit)))
 
     def tail(
         self,
@@ -112,14 +113,14 @@ class History(Edits):
         *,
         before: Position | None = None,
         filter: MessageFilter | None = None,
-    ) -> list[StoredMessage]:
-        """Returns the newest ``limit`` messages, oldest first; at most 10,000.
+    ) -> MessagePage:
+        """Returns the newest ``limit`` messages, oldest first; at most 10,000 and 16 MiB.
 
         :param before: The position before which the messages are.
         :param filter: Selects the messages of some authors.
         """
         call = self._native.tail(as_pair(thread), limit, to_text(before), as_filter(filter))
-        return as_messages(call.wait())
+        return as_page(call.wait())
 
     async def atail(
         self,
@@ -128,22 +129,22 @@ class History(Edits):
         *,
         before: Position | None = None,
         filter: MessageFilter | None = None,
-    ) -> list[StoredMessage]:
+    ) -> MessagePage:
         """As :meth:`tail`."""
         call = self._native.tail(as_pair(thread), limit, to_text(before), as_filter(filter))
-        return as_messages(await run(call))
+        return as_page(await run(call))
 
     def page_after(
         self, thread: Thread | tuple[str, str], after: Position | int, limit: int
-    ) -> list[StoredMessage]:
-        """Returns up to ``limit`` messages after a position, oldest first; at most 10,000."""
-        return as_messages(self._native.page_after(as_pair(thread), Position(after).text, limit).wait())
+    ) -> MessagePage:
+        """Returns up to ``limit`` messages after a position, oldest first; at most 10,000 and 16 MiB."""
+        return as_page(self._native.page_after(as_pair(thread), Position(after).text, limit).wait())
 
     async def apage_after(
         self, thread: Thread | tuple[str, str], after: Position | int, limit: int
-    ) -> list[StoredMessage]:
+    ) -> MessagePage:
         """As :meth:`page_after`."""
-        return as_messages(await run(self._native.page_after(as_pair(thread), Position(after).text, limit)))
+        return as_page(await run(self._native.page_after(as_pair(thread), Position(after).text, limit)))
 
     def info(self, thread: Thread | tuple[str, str]) -> ThreadInfo:
         """Returns the number of messages, their bytes and the last position."""

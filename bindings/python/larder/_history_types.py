@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,39 @@ class Appended(NamedTuple):
 
     first: Position
     last: Position
+
+
+class MessagePage(list[StoredMessage]):
+    """The result of a read: messages of a thread, oldest first.
+
+    A page has at most the requested number of messages, and at most 16 MiB of them. To read on, pass :meth:`next`
+    to :meth:`History.page_after <larder.History.page_after>`, or :meth:`previous` to
+    :meth:`History.tail <larder.History.tail>`.
+    """
+
+    last: Position
+    """The last position of the thread at the instant of the read. An append with it as ``if_last`` succeeds if the
+    thread has not changed since."""
+    more: bool
+    """Whether the page would have more messages without the limit on its bytes."""
+
+    def __init__(self, messages: Iterable[StoredMessage], last: Position, more: bool = False) -> None:
+        super().__init__(messages)
+        self.last = last
+        self.more = more
+
+    def next(self, limit: int) -> Position | None:
+        """Returns the position to read after for the messages that follow a page with this limit; ``None`` if
+        no messages followed."""
+        return self[-1].seq if self and self._is_cut(limit) else None
+
+    def previous(self, limit: int) -> Position | None:
+        """Returns the position to read before for the messages that precede a page with this limit; ``None`` if
+        no messages preceded it."""
+        return self[0].seq if self and self._is_cut(limit) else None
+
+    def _is_cut(self, limit: int) -> bool:
+        return self.more or len(self) >= limit
 
 
 class ThreadInfo(NamedTuple):
@@ -110,8 +143,9 @@ def as_appended(text: str) -> Appended:
     return Appended(Position(appended["first"]), Position(appended["last"]))
 
 
-def as_messages(text: str) -> list[StoredMessage]:
-    return [decode(stored) for stored in json.loads(text)]
+def as_page(text: str) -> MessagePage:
+    page = json.loads(text)
+    return MessagePage(map(decode, page["messages"]), Position(page["last"]), page["more"])
 
 
 def as_info(info: dict[str, Any]) -> ThreadInfo:

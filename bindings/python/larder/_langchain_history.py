@@ -83,9 +83,9 @@ class LarderChatMessageHistory(BaseChatMessageHistory):
             count = _PAGE if self._limit is None else min(self._limit - len(found), _PAGE)
             page = yield step(self._history.tail, self._thread, count, before=before)
             found[:0] = page
-            if len(page) < count:
+            before = page.previous(count)
+            if before is None:
                 break
-            before = page[0].seq
         return [decode(stored.message) for stored in found]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:

@@ -111,9 +111,9 @@ class LarderSession(Owner):
             count = _PAGE if limit is None else min(limit - len(found), _PAGE)
             page = await self._history.atail(self._thread, count, before=before)
             found[:0] = page
-            if len(page) < count:
+            before = page.previous(count)
+            if before is None:
                 break
-            before = page[0].seq
         return [cast("TResponseInputItem", decode(stored.message)) for stored in found]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:

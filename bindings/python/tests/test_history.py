@@ -51,6 +51,24 @@ def test_a_thread_is_read_from_both_ends(stores):
     assert len(history.threads()) == 2
 
 
+def test_a_page_has_the_last_position_and_at_most_16_mib(stores):
+    history = stores.history
+    assert (history.tail(THREAD, 9).last, history.tail(THREAD, 9).more) == (0, False)
+    text = "x" * (3 << 20)
+    for number in range(7):
+        history.append(THREAD, Message.user(f"{number}{text}"))
+    page = history.tail(THREAD, 100)
+    assert ([stored.text[0] for stored in page], page.last, page.more) == (list("23456"), 7, True)
+    assert (page.previous(100), page.next(100)) == (3, 7)
+    page = history.tail(THREAD, 100, before=page.previous(100))
+    assert ([stored.text[0] for stored in page], page.last, page.more) == (["0", "1"], 7, False)
+    assert page.previous(100) is None
+    assert history.messages(THREAD).next(10_000) == history.page_after(THREAD, 0, 100).next(100) == 5
+    history.append(THREAD, Message.user("y"), if_last=page.last)
+    with pytest.raises(larder.Conflict):
+        history.append(THREAD, Message.user("z"), if_last=page.last)
+
+
 def test_conditions_and_keys_protect_a_thread(stores):
     history = stores.history
     assert history.info(THREAD).last == 0

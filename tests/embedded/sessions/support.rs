@@ -10,7 +10,7 @@ use larder_agents::session::{Inference, InferenceRequest, Sessions};
 use larder_agents::tokens::TokenCounter;
 use larder_kernel::{
     ChatMessage, Error, ErrorKind, HistoryProvider, KeyValueStore, LanguageModel, LanguageModelRequest,
-    Result, SessionId, StoredMessage, forward,
+    MessagePage, Result, SessionId, forward,
 };
 
 use crate::test_backend::{Room, TestBackend as Backend};
@@ -91,7 +91,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    async fn read(&self, read: Result<Vec<StoredMessage>>) -> Result<Vec<StoredMessage>> {
+    async fn read(&self, read: Result<MessagePage>) -> Result<MessagePage> {
         let delay = self.delay_ms.load(Ordering::Relaxed);
         if delay > 0 {
             tokio::time::sleep(Duration::from_millis(delay)).await;
@@ -99,8 +99,8 @@ impl Probe {
         if self.is_away.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "history", "away"));
         }
-        if let Ok(messages) = &read {
-            self.messages_read.fetch_add(messages.len(), Ordering::Relaxed);
+        if let Ok(page) = &read {
+            self.messages_read.fetch_add(page.messages.len(), Ordering::Relaxed);
         }
         read
     }

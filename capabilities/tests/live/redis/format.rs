@@ -170,7 +170,7 @@ pub(crate) async fn an_earlier_program_does_not_write_to_a_thread_with_a_fence_o
             all.into_iter().filter(|(key, _)| key.contains("{thread:")).collect()
         };
         assert_eq!(of_thread(dump(&namespace).await), of_thread(before));
-        assert!(!history.tail(&thread("first"), None, 10).await.unwrap().is_empty());
+        assert!(!history.tail(&thread("first"), None, 10).await.unwrap().messages.is_empty());
     }
 }
 
