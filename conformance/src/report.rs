@@ -33,7 +33,7 @@ use crate::latency::Latency;
 use crate::level::LevelReport;
 
 /// The version of the set of clauses and cases. It increases when a clause is added or changed.
-pub const SUITE_VERSION: &str = "2.6.0";
+pub const SUITE_VERSION: &str = "2.7.0";
 
 /// The result of a whole run.
 ///
