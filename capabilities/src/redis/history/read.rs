@@ -141,7 +141,7 @@ async fn plainly(
     }
 }
 
-/// Decodes the answers of the plain commands, and cuts the page to its maximum size.
+/// Decodes the replies to the plain commands, and cuts the page to its maximum size.
 fn unbounded(
     oldest: i64,
     [format, last, generation, _, renews, count, ends]: [Value; 7],
@@ -163,7 +163,7 @@ fn unbounded(
     Ok(Some(Read { page, renews: renews.is_some_and(|renews| renews == b"1") }))
 }
 
-/// Decodes the answer of the script.
+/// Decodes the reply of the script.
 fn bounded([renews, last, generation, more, found]: [Value; 5]) -> Result<Read> {
     let last = decode::seq(last, generation)?;
     let messages = named_messages(decode::array(found)?, last)?;

@@ -184,7 +184,9 @@ wrong! {
                 let before = Seq::new(update.seq.get() - 1);
                 let found = self.inner.page_after(thread, before, 1).await?.messages;
                 check_revision(&update, found.first().map_or(0, |stored| stored.revision.get()))?;
-                pause().await;
+                for _ in 0..4 {
+                    pause().await;
+                }
                 let now = self.inner.page_after(thread, before, 1).await?.messages;
                 update.revision = now.first().map_or(update.revision, |stored| stored.revision);
             }
