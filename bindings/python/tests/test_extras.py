@@ -14,6 +14,7 @@ import pytest
         ("larder.langchain", "langchain_core", "langchain"),
         ("larder.langgraph", "langgraph.checkpoint.base", "langgraph"),
         ("larder.openai_agents", "agents.memory", "openai-agents"),
+        ("larder.pydantic_ai", "pydantic_ai.conversation_store", "pydantic-ai"),
     ],
 )
 def test_a_missing_runtime_is_named(module, dependency, extra):
