@@ -11,6 +11,7 @@ import pytest
     ("module", "dependency", "extra"),
     [
         ("larder.claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
+        ("larder.google_adk", "google.adk.sessions", "google-adk"),
         ("larder.langchain", "langchain_core", "langchain"),
         ("larder.langgraph", "langgraph.checkpoint.base", "langgraph"),
         ("larder.openai_agents", "agents.memory", "openai-agents"),
