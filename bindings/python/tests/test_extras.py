@@ -11,9 +11,11 @@ import pytest
     ("module", "dependency", "extra"),
     [
         ("larder.claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
+        ("larder.google_adk", "google.adk.sessions", "google-adk"),
         ("larder.langchain", "langchain_core", "langchain"),
         ("larder.langgraph", "langgraph.checkpoint.base", "langgraph"),
         ("larder.openai_agents", "agents.memory", "openai-agents"),
+        ("larder.pydantic_ai", "pydantic_ai.conversation_store", "pydantic-ai"),
     ],
 )
 def test_a_missing_runtime_is_named(module, dependency, extra):
