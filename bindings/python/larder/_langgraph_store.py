@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -60,7 +61,7 @@ class StorePlans(BaseStore):
         self.index_config = index
         self._state: KeyValue = stores._native.key_value()
         self._vectors: Vectors | None = stores._native.vectors() if index else None
-        self.embeddings = ensure_embeddings(index.get("embed")) if index else None
+        self.embeddings: Embeddings | None = ensure_embeddings(index.get("embed")) if index else None
         self._paths = _tokenized((index.get("fields") or ["$"]) if index else ())
 
     def _texts(self, ops: Sequence[Op]) -> tuple[list[str], list[str]]:

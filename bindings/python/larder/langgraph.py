@@ -37,8 +37,8 @@ try:
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
-except ModuleNotFoundError as error:
-    raise missing("larder.langgraph", "LangGraph", "langgraph") from error
+except ModuleNotFoundError as _error:
+    raise missing("larder.langgraph", "LangGraph", "langgraph") from _error
 
 from larder._langgraph import Plans
 from larder._langgraph_store import StorePlans, check_ops
