@@ -64,6 +64,6 @@ refused()
 native = importlib.import_module("larder._native").__file__
 assert native is not None
 print(
-    f"larder on Python {sys.version.split()[0]}, {sys.platform}: {os.path.getsize(native):,} bytes in the compiled"
-    f" module, imported in {imported * 1000:.0f} ms"
+    f"larder on Python {sys.version.split()[0]}, {sys.platform}:"
+    f" {os.path.getsize(native):,} bytes in the compiled module, imported in {imported * 1000:.0f} ms"
 )
