@@ -23,7 +23,7 @@ class Entity:
 
     id: str
     entity_type: str
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict[str, Any])
     revision: Position | None = field(default=None, compare=False)
     """The revision of an entity that was read by its id."""
 
@@ -36,7 +36,7 @@ class Relationship:
     relationship_type: str
     source: str
     target: str
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict[str, Any])
     revision: Position | None = field(default=None, compare=False)
     """The revision of a relationship that was read by its id."""
 

@@ -78,7 +78,10 @@ class LarderByteStore(ByteStore):
                 return
             after = page[-1].key
 
-    async def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
+    # LangChain annotates its generator with a union, so pyright takes it for a coroutine.
+    async def ayield_keys(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *, prefix: str | None = None
+    ) -> AsyncIterator[str]:
         """As :meth:`yield_keys`."""
         after: str | None = None
         while True:

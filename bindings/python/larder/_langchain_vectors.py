@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -283,7 +283,7 @@ class LarderDocumentIndex(DocumentIndex):
     :param search_kwargs: Arguments of searches, such as ``k`` and ``filter``.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
     vectorstore: LarderVectorStore
     search_kwargs: dict[str, Any] = Field(default_factory=dict)

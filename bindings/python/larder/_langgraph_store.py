@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 import uuid
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -49,6 +51,10 @@ Vector = Sequence[float]
 _Write = tuple[str, bytes | None, int | None, bool, str | None]
 
 
+class QueryIgnored(UserWarning):
+    """A search has a query, and its store has no index."""
+
+
 class StorePlans(BaseStore):
     """The plans of a batch of operations."""
 
@@ -60,12 +66,20 @@ class StorePlans(BaseStore):
         self.index_config = index
         self._state: KeyValue = stores._native.key_value()
         self._vectors: Vectors | None = stores._native.vectors() if index else None
-        self.embeddings = ensure_embeddings(index.get("embed")) if index else None
+        self.embeddings: Embeddings | None = ensure_embeddings(index.get("embed")) if index else None
         self._paths = _tokenized((index.get("fields") or ["$"]) if index else ())
 
     def _texts(self, ops: Sequence[Op]) -> tuple[list[str], list[str]]:
         """Returns the texts and the queries to embed, each once."""
         if self.embeddings is None:
+            if any(isinstance(op, SearchOp) and op.query for op in ops):
+                warnings.warn(
+                    "the store has no index, so the search ignores its query and returns the items that were"
+                    " written last; pass `index` to the store to search by similarity",
+                    QueryIgnored,
+                    # The caller of `search`, which calls `batch`, which calls this method.
+                    stacklevel=4,
+                )
             return [], []
         texts: dict[str, None] = {}
         for op in _last_puts(ops).values():

@@ -73,7 +73,7 @@ class Message:
     """The run in which the message was written."""
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     """The time of writing. It does not determine the order of messages."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Additional data in JSON."""
     token_count: int | None = None
 

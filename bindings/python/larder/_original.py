@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -57,9 +58,9 @@ def put(value: Any, place: Place, text: str | None) -> Any:
     """Returns a copy of a value with another text at a place, in the same order."""
     if not place:
         return text
-    copy: Any = list(value) if isinstance(value, list) else dict(value)
-    copy[place[0]] = put(value[place[0]], place[1:], text)
-    return copy
+    outer = copy(value)
+    outer[place[0]] = put(outer[place[0]], place[1:], text)
+    return outer
 
 
 def is_name(value: object) -> bool:

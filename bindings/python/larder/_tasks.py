@@ -37,7 +37,7 @@ class NewTask:
     description: str | None = None
     retries_max: int | None = None
     """The number of retries; 3 if it is ``None``."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Lease(NamedTuple):

@@ -30,7 +30,7 @@ class Document:
     content: str = ""
     embedding: Embedding | None = None
     """``None`` if the stores have an embedder. A document that was read has an ``array`` of floats."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class SearchHit(NamedTuple):

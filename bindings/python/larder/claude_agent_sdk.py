@@ -30,8 +30,8 @@ from larder._stores import Stores, aopen, open
 
 try:
     from claude_agent_sdk import fold_session_summary
-except ModuleNotFoundError as error:
-    raise missing("larder.claude_agent_sdk", "the Claude Agent SDK", "claude-agent-sdk") from error
+except ModuleNotFoundError as _error:
+    raise missing("larder.claude_agent_sdk", "the Claude Agent SDK", "claude-agent-sdk") from _error
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import (

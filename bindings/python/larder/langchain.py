@@ -14,9 +14,9 @@ The objects use open stores and do not close them.
 from larder._adapter import missing
 
 try:
-    import langchain_core  # noqa: F401
-except ModuleNotFoundError as error:
-    raise missing("larder.langchain", "LangChain", "langchain") from error
+    import langchain_core as _
+except ModuleNotFoundError as _error:
+    raise missing("larder.langchain", "LangChain", "langchain") from _error
 
 from larder._langchain_history import LarderChatMessageHistory
 from larder._langchain_key_value import LarderByteStore, LarderCache

@@ -37,13 +37,13 @@ try:
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
-except ModuleNotFoundError as error:
-    raise missing("larder.langgraph", "LangGraph", "langgraph") from error
+except ModuleNotFoundError as _error:
+    raise missing("larder.langgraph", "LangGraph", "langgraph") from _error
 
 from larder._langgraph import Plans
-from larder._langgraph_store import StorePlans, check_ops
+from larder._langgraph_store import QueryIgnored, StorePlans, check_ops
 
-__all__ = ["LarderSaver", "LarderStore"]
+__all__ = ["LarderSaver", "LarderStore", "QueryIgnored"]
 
 
 class LarderSaver(Owner, Plans):
@@ -225,7 +225,8 @@ class LarderStore(Owner, StorePlans):
     expired item reads as absent at once, and the writes of a batch are one atomic write for up to 1,000 items of 8 MiB.
     A namespace and a key have at most 510 bytes together. A value is JSON of at most 4 MiB.
 
-    A search without a query reads all items under its prefix.
+    A search without a query reads all items under its prefix. So does a search with a query in a store without an
+    index, as in the stores of LangGraph; it warns with :class:`QueryIgnored`. Search by words does not exist yet.
 
     :param stores: Open stores. This store does not close them.
     :param index: The model that creates embeddings, as for the stores of LangGraph. Its ``dims`` are not needed.

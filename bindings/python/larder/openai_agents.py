@@ -25,8 +25,8 @@ from larder._stores import Stores, aopen, open
 
 try:
     from agents.memory import SessionSettings
-except ModuleNotFoundError as error:
-    raise missing("larder.openai_agents", "the OpenAI Agents SDK", "openai-agents") from error
+except ModuleNotFoundError as _error:
+    raise missing("larder.openai_agents", "the OpenAI Agents SDK", "openai-agents") from _error
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
@@ -60,7 +60,7 @@ class LarderSession(Owner):
         ttl: Ttl | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = _settings(session_settings)
+        self.session_settings: SessionSettings | None = _settings(session_settings)
         self._history = stores.history
         self._thread = Thread(agent, session_id)
         self._ttl = ttl

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import sys
 import threading
 import time
@@ -84,6 +85,26 @@ def test_a_call_that_waits_for_a_lock_does_not_block_the_loop(tmp_path):
             assert longest < 0.4, longest
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "redis"])
+def test_a_call_that_waits_for_a_network_does_not_block_the_loop(scheme):
+    """The server accepts connections and never replies."""
+
+    async def main(url):
+        waiting = asyncio.create_task(larder.aopen(url))
+        longest, end = 0.0, time.monotonic() + 0.5
+        while (start := time.monotonic()) < end:
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - start)
+        assert not waiting.done()
+        assert longest < 0.4, longest
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(waiting, 10)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asyncio.run(main(f"{scheme}://127.0.0.1:{server.getsockname()[1]}"))
 
 
 def test_the_interpreter_runs_while_a_call_waits(tmp_path):

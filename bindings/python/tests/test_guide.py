@@ -1,26 +1,34 @@
-"""The programs of the guide's page, one after the other in one folder, as a reader would run them."""
+"""The programs of the guide's page and of the package's description, each as a reader would run it."""
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 from responses_server import responses_server, said
 
 HERE = Path(__file__)
 PAGES = [HERE.with_name("python.md"), *(folder / "guide/src/python.md" for folder in HERE.parents)]
+PAGE = next(page for page in PAGES if page.exists()).read_text()
+
+
+def programs(text):
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def run(program):
+    """Runs a program alone: it has only the names that it defines."""
+    exec(compile(program, "a program of the page", "exec"), {"__name__": "__main__"})
 
 
 def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, capsys):
-    page = next(page for page in PAGES if page.exists())
-    programs = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 9
+    assert len(programs(PAGE)) == 9
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    names: dict[str, object] = {"__name__": "guide"}
     with responses_server(said("San Francisco"), said("California")) as (url, _):
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        for program in programs:
-            exec(compile(program, str(page), "exec"), names)
+        for program in programs(PAGE):
+            run(program)
     assert capsys.readouterr().out.splitlines() == [
         "Hello",
         "Conflict not_applied",
@@ -34,3 +42,15 @@ def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, ca
         "Hello",
         "Oslo",
     ]
+
+
+def test_the_extras_that_the_guide_names_exist():
+    named = set(re.findall(r"larder-store\[([^\]]+)\]", PAGE))
+    assert named and named == set(metadata.metadata("larder-store").get_all("Provides-Extra"))
+
+
+def test_the_program_of_the_description_prints_what_it_says(tmp_path, monkeypatch, capsys):
+    [program] = programs(metadata.metadata("larder-store").get_payload())
+    monkeypatch.chdir(tmp_path)
+    run(program)
+    assert capsys.readouterr().out == "Hello\n"

@@ -119,6 +119,64 @@ def test_a_second_process_continues_the_thread_and_the_memories(namespace):
         stores.erase()
 
 
+def test_the_memory_of_the_documentation_needs_no_index(namespace):
+    """LangGraph's example of a store for production: the first process remembers, the second one is asked."""
+    url = os.environ.get("LARDER_POSTGRES_URL")
+    if not url:
+        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
+    program = textwrap.dedent(
+        """
+        import sys, uuid
+        from dataclasses import dataclass
+        from langchain_core.messages import AIMessage
+        from langgraph.graph import START, MessagesState, StateGraph
+        from langgraph.runtime import Runtime
+        from larder.langgraph import LarderSaver, LarderStore
+
+        @dataclass
+        class Context:
+            user_id: str
+
+        def model(system):
+            return AIMessage(f"I know: {system}")
+
+        def call_model(state: MessagesState, runtime: Runtime[Context]):
+            memories, asked = ("memories", runtime.context.user_id), state["messages"][-1].content
+            known = [item.value["data"] for item in runtime.store.search(memories, query=asked)]
+            if "remember" in asked.lower():
+                runtime.store.put(memories, str(uuid.uuid4()), {"data": "the name is Bob"})
+            return {"messages": model(known)}
+
+        url, namespace, thread, text = sys.argv[1:]
+        with (
+            LarderStore.from_url(url, namespace=namespace) as store,
+            LarderSaver.from_url(url, namespace=namespace) as checkpointer,
+        ):
+            builder = StateGraph(MessagesState, context_schema=Context)
+            builder.add_node(call_model)
+            builder.add_edge(START, "call_model")
+            graph = builder.compile(checkpointer=checkpointer, store=store)
+            found = graph.invoke(
+                {"messages": [{"role": "user", "content": text}]},
+                {"configurable": {"thread_id": thread}},
+                context=Context(user_id="1"),
+            )
+            print(found["messages"][-1].content)
+        """
+    )
+    turns = [("1", "Hi! Remember: my name is Bob"), ("2", "what is my name?")]
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", program, url, namespace, *turn], capture_output=True, text=True, check=True
+        )
+        for turn in turns
+    ]
+    assert [result.stdout for result in results] == ["I know: []\n", "I know: ['the name is Bob']\n"]
+    assert all("QueryIgnored" in result.stderr for result in results)
+    with larder.open(url, namespace=namespace) as stores:
+        stores.erase()
+
+
 def test_an_interrupt_is_resumed(saver):
     def ask(state):
         return {"bar": [interrupt("Which city?")]}

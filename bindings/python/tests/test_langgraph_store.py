@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from datetime import timedelta
 from pathlib import Path
 from typing import TypedDict
@@ -26,7 +27,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 import larder
-from larder.langgraph import LarderStore
+from larder.langgraph import LarderStore, QueryIgnored
 
 HERE = Path(__file__).parent
 UPSTREAM_TESTS = 74
@@ -259,8 +260,30 @@ def test_embeddings_follow_their_item(stores):
     store.delete(("n",), "k")
     store.put(("n",), "other path", {"title": "dddd"}, index=False)
     assert found("aaaa") == [] and stores.vectors.count("larder.langgraph.store") == 0
-    # A query without a model is ignored, as in the stores of LangGraph.
-    assert len(LarderStore(stores).search((), query="aaaa")) == 2
+
+
+def test_a_query_without_an_index_is_ignored_with_a_warning(store):
+    """Every store of LangGraph ignores it, and the examples of its documentation depend on that."""
+
+    def search_without_a_warning(**options):
+        with warnings.catch_warnings(action="error"):
+            return store.search(("n",), **options)
+
+    upstream = InMemoryStore()
+    for one in (store, upstream):
+        one.put(("n",), "first", {"text": "aaaa"})
+        one.put(("n",), "last", {"text": "bbbb"})
+    with pytest.warns(QueryIgnored, match="pass `index`") as caught:
+        found = store.search(("n",), query="aaaa")
+    assert {item.key for item in found} == {item.key for item in upstream.search(("n",), query="aaaa")}
+    assert [(item.key, item.score) for item in found] == [("last", None), ("first", None)]
+    # The warning names the line of the caller.
+    assert [warning.filename for warning in caught] == [__file__]
+    with pytest.warns(QueryIgnored):
+        assert asyncio.run(store.asearch(("n",), query="aaaa")) == found
+    assert found == search_without_a_warning() == search_without_a_warning(query="")
+    with pytest.raises(QueryIgnored):
+        search_without_a_warning(query="aaaa")
 
 
 def test_embeddings_without_an_item_are_ignored_and_removed_later(stores):

@@ -1,151 +1,14 @@
-"""Forks, signals, and the end of the interpreter."""
+"""Signals, and the end of the interpreter."""
 
-import os
-import subprocess
 import sys
-import textwrap
 import time
-from pathlib import Path
 
 import pytest
 
 import larder
+from programs import run
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-
-
-def run(program, *arguments, limit=120):
-    """Runs a program in another interpreter."""
-    program = textwrap.dedent(program)
-    command = [sys.executable, "-X", "faulthandler", "-c", program, *arguments]
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"PYTHONPATH": path}
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment)
-
-
-FORK = """
-    import gc, os, sys, threading
-    import larder
-
-    url, namespace, other = sys.argv[1:]
-    stores = larder.open(url, namespace=namespace)
-    blobs = larder.open(other)
-    history, thread = stores.history, larder.Thread("a", "s")
-    stop, written = threading.Event(), []
-
-    def write():
-        while not stop.is_set():
-            history.append(thread, larder.Message.user(str(len(written))))
-            written.append(1)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    for _ in range(10):
-        before = len(written)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                history.tail(thread, 1)
-            except larder.Unsupported as error:
-                code = 0 if "forked" in str(error) else 2
-            try:
-                stores.close()
-                code = 3
-            except larder.Unsupported:
-                pass
-            del history, stores, blobs
-            gc.collect()
-            with larder.open("memory:") as own:
-                own.key_value.set("b", "k", b"v")
-                if own.key_value.get("b", "k") != b"v":
-                    code = 4
-            sys.stdout.flush()
-            if _ % 2:
-                os._exit(code)
-            # The exit hooks of the interpreter run in this child.
-            stop.set()
-            raise SystemExit(code)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0, status
-        while len(written) < before + 3:
-            pass
-    stop.set()
-    writer.join()
-    count = history.info(thread).messages
-    assert count == len(written), (count, len(written))
-    texts = [stored.text for stored in history.tail(thread, 10_000)]
-    assert texts == [str(number) for number in range(max(count - 10_000, 0), count)]
-    stores.erase()
-    stores.close()
-    blobs.close()
-    print("parent", count)
-"""
-
-
-def test_a_forked_child_leaves_the_stores_of_its_parent_alone(url, namespace, tmp_path):
-    result = run(FORK, url, namespace, f"file:{tmp_path}/files")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("parent "), result.stdout
-
-
-def test_a_forked_child_opens_stores_of_its_own(namespace):
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
-    program = """
-        import asyncio, multiprocessing, sys
-        import larder
-
-        url, namespace = sys.argv[1:]
-        stores = larder.open(url, namespace=namespace)
-        stores.key_value.set("b", "k", b"parent")
-
-        def child():
-            with larder.open(url, namespace=namespace) as stores:
-                assert stores.key_value.get("b", "k") == b"parent"
-                asyncio.run(stores.key_value.aset("b", "k", b"child"))
-
-        process = multiprocessing.get_context("fork").Process(target=child)
-        process.start()
-        process.join()
-        assert process.exitcode == 0, process.exitcode
-        assert stores.key_value.get("b", "k") == b"child"
-        stores.erase()
-    """
-    result = run(program, url, namespace)
-    assert result.returncode == 0, result.stderr
-
-
-def test_a_forked_child_of_a_parent_with_sqlite_may_not_open_sqlite(tmp_path):
-    program = """
-        import os, sys
-        import larder
-
-        def in_child(work):
-            child = os.fork()
-            if child == 0:
-                try:
-                    work()
-                except larder.Unsupported as error:
-                    assert error.field == "url", error
-                    os._exit(7)
-                os._exit(0)
-            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-        def use():
-            with larder.open(sys.argv[1]) as stores:
-                stores.key_value.set("b", "k", b"v")
-
-        use()
-        assert in_child(use) == 0
-        stores = larder.open(sys.argv[1])
-        assert in_child(use) == 7
-        stores.close()
-        assert in_child(use) == 0
-    """
-    result = run(program, f"sqlite:{tmp_path}/a.db")
-    assert result.returncode == 0, result.stderr
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs send signals of Unix")
 
 
 def test_ctrl_c_ends_a_waiting_call(tmp_path):
@@ -181,6 +44,82 @@ def test_ctrl_c_ends_a_waiting_call(tmp_path):
     result = run(program, f"{tmp_path}/a.db")
     assert result.returncode == 0, result.stderr
     assert float(result.stdout) < 0.2
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "redis"])
+@pytest.mark.parametrize("call", ["open", "aopen"])
+def test_ctrl_c_ends_a_call_that_waits_for_a_network(scheme, call):
+    program = """
+        import asyncio, os, signal, socket, sys, threading, time
+        import larder
+
+        # It accepts connections and never replies.
+        server = socket.create_server(("127.0.0.1", 0))
+        url = f"{sys.argv[1]}://127.0.0.1:{server.getsockname()[1]}"
+        sent = []
+
+        def interrupt():
+            time.sleep(1)
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        try:
+            larder.open(url) if sys.argv[2] == "open" else asyncio.run(larder.aopen(url))
+        except KeyboardInterrupt:
+            print(time.monotonic() - sent[0])
+    """
+    result = run(program, scheme, call)
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) < 0.2
+
+
+def test_models_that_are_called_during_the_exit_do_no_harm(url, namespace):
+    program = """
+        import asyncio, sys, threading, time
+        from langchain_core.embeddings import Embeddings
+        import larder
+        from larder.langchain import LarderVectorStore
+        from larder.langgraph import LarderStore
+
+        called = threading.Event()
+
+        class Model(Embeddings):
+            def embed_documents(self, texts):
+                called.set()
+                time.sleep(0.002)
+                return [[1.0, 0.0] for _ in texts]
+
+            def embed_query(self, text):
+                return self.embed_documents([text])[0]
+
+        stores = larder.open(sys.argv[1], namespace=sys.argv[2])
+        memories = LarderStore(stores, index={"dims": 2, "embed": Model()})
+        vectors = LarderVectorStore(stores, Model())
+        calls = [
+            lambda: memories.put(("n",), "k", {"text": "a"}),
+            lambda: asyncio.run(memories.asearch(("n",), query="a")),
+            lambda: vectors.similarity_search("a"),
+            lambda: asyncio.run(vectors.aadd_texts(["a"], ids=["1"])),
+        ]
+
+        def forever(call):
+            while True:
+                call()
+
+        vectors.add_texts(["a"], ids=["1"])
+        for call in calls:
+            threading.Thread(target=forever, args=(call,), daemon=True).start()
+        called.wait()
+        time.sleep(0.3)
+    """
+    for _ in range(3):
+        result = run(program, url, namespace, limit=60)
+        assert result.returncode == 0, result.stderr
+        assert "Fatal" not in result.stderr and "panicked" not in result.stderr, result.stderr
+    if url != "memory:":
+        with larder.open(url, namespace=namespace) as stores:
+            stores.erase()
 
 
 def test_an_interpreter_that_exits_with_open_stores_flushes(url, namespace, tmp_path):

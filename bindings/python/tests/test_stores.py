@@ -8,6 +8,10 @@ import sqlite3
 import pytest
 
 import larder
+from larder.langchain import LarderByteStore
+from larder.langgraph import LarderSaver, LarderStore
+
+CONTRACTS = ["history", "vectors", "graph", "blobs", "tasks", "key_value"]
 
 
 def test_stores_close_with_their_block(url, namespace):
@@ -109,11 +113,15 @@ def test_errors_are_pickled_and_stores_are_not():
     other = pickle.loads(pickle.dumps(error))
     assert (type(other), str(other), other.field) == (type(error), str(error), "url")
     with larder.open("memory:") as stores:
-        for thing in (stores, stores.key_value, stores.history):
+        for thing in (stores, *(getattr(stores, contract) for contract in CONTRACTS)):
             with pytest.raises(TypeError, match="belongs to its process"):
                 pickle.dumps(thing)
             with pytest.raises(TypeError, match="belongs to its process"):
                 copy.copy(thing)
+        events = stores.history.subscribe(larder.Thread("a", "s"))
+        for thing in (events, LarderSaver(stores), LarderStore(stores), LarderByteStore(stores)):
+            with pytest.raises((TypeError, AttributeError)):
+                pickle.dumps(thing)
 
 
 def test_a_contract_without_a_backend_is_unsupported(tmp_path):
