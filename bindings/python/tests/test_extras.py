@@ -13,6 +13,7 @@ import pytest
         ("larder.claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
         ("larder.langchain", "langchain_core", "langchain"),
         ("larder.langgraph", "langgraph.checkpoint.base", "langgraph"),
+        ("larder.llama_index", "llama_index.core", "llama-index"),
         ("larder.openai_agents", "agents.memory", "openai-agents"),
     ],
 )
