@@ -11,6 +11,7 @@ import pytest
     ("module", "dependency", "extra"),
     [
         ("larder.claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
+        ("larder.haystack", "haystack", "haystack"),
         ("larder.langchain", "langchain_core", "langchain"),
         ("larder.langgraph", "langgraph.checkpoint.base", "langgraph"),
         ("larder.llama_index", "llama_index.core", "llama-index"),

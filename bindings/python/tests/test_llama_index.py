@@ -25,7 +25,7 @@ from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
 from llama_index.core.storage.index_store.keyval_index_store import KVIndexStore
-from ollama_server import ollama_server
+from model_server import model_server
 
 CALL = ToolCallBlock(tool_call_id="c1", tool_name="weather", tool_kwargs={"city": "Oslo"})
 
@@ -327,7 +327,7 @@ def processes(program, namespace, answers, arguments):
     url = os.environ.get("LARDER_POSTGRES_URL")
     if not url:
         pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
-    with ollama_server(*answers) as (model_url, requests):
+    with model_server(*answers) as (model_url, requests):
         outputs = []
         for argument in arguments:
             command = [sys.executable, "-c", program, model_url, url, namespace, argument]

@@ -1,4 +1,4 @@
-"""Models on the wire: an HTTP server that replies as Ollama does, for LlamaIndex."""
+"""Models on the wire: an HTTP server that replies as Ollama and OpenAI do, for LlamaIndex and Haystack."""
 
 import contextlib
 import http.server
@@ -15,25 +15,34 @@ def embed(text):
     return values
 
 
+def embeddings(texts):
+    return [embed(text) for text in ([texts] if isinstance(texts, str) else texts)]
+
+
 @contextlib.contextmanager
-def ollama_server(*answers):
+def model_server(*answers):
     """Yields the URL of a server with these answers, one a chat, and the list of the chats' requests."""
     requests, rest = [], iter(answers)
+
+    def reply(path, request):
+        if path == "/api/embed":
+            return {"embeddings": embeddings(request["input"])}
+        if path == "/v1/embeddings":
+            items = [
+                {"object": "embedding", "index": index, "embedding": values}
+                for index, values in enumerate(embeddings(request["input"]))
+            ]
+            return {"object": "list", "data": items, "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+        assert path == "/api/chat"
+        requests.append(request)
+        return {"message": {"role": "assistant", "content": next(rest)}, "done": True}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if self.path == "/api/embed":
-                texts = request["input"]
-                reply = {
-                    "embeddings": [embed(text) for text in ([texts] if isinstance(texts, str) else texts)]
-                }
-            else:
-                requests.append(request)
-                reply = {"message": {"role": "assistant", "content": next(rest)}, "done": True}
-            body = json.dumps({"model": request["model"], **reply}).encode()
+            body = json.dumps({"model": request["model"], **reply(self.path, request)}).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
