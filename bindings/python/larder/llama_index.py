@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 
 from larder._llama_index_chat import LarderChatStore
 from larder._llama_index_key_value import LarderKVStore
+from larder._llama_index_memory import LarderMemoryStore
 from larder._llama_index_vectors import LarderVectorStore
 
-__all__ = ["LarderChatStore", "LarderKVStore", "LarderVectorStore"]
+__all__ = ["LarderChatStore", "LarderKVStore", "LarderMemoryStore", "LarderVectorStore"]
