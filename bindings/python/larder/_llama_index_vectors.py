@@ -29,6 +29,7 @@ from larder._vectors import Document, SearchHit, Vectors
 _PAGE = 1_000
 _NODE_ID = "_node_id"
 _PREFETCH_FACTOR = 4.0
+_SEARCH_LIMIT_MAX = 10_000
 
 
 class LarderVectorStore(Unpicklable, BasePydanticVectorStore):
@@ -234,8 +235,10 @@ def _prefetch(
         return 0
     if mmr_prefetch_k is not None and mmr_prefetch_factor is not None:
         raise invalid("python", "mmr_prefetch_k", "conflicts with `mmr_prefetch_factor`; pass one of them")
+    if mmr_prefetch_k is not None:
+        return max(top, mmr_prefetch_k)
     factor = _PREFETCH_FACTOR if mmr_prefetch_factor is None else mmr_prefetch_factor
-    return max(top, int(top * factor) if mmr_prefetch_k is None else mmr_prefetch_k)
+    return max(top, min(int(top * factor), _SEARCH_LIMIT_MAX))
 
 
 def _document(node: BaseNode) -> Document:

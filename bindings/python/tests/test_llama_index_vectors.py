@@ -183,6 +183,7 @@ def test_a_diverse_query_chooses_as_the_simple_store(stores, threshold):
     assert ours.query(asked, mmr_prefetch_k=12).ids == theirs.query(asked, mmr_threshold=threshold).ids
     assert len(ours.query(query(top=2, mode=VectorStoreQueryMode.MMR, filters=where(("n", "<", 2)))).ids) == 2
     assert ours.query(query(top=0, mode=VectorStoreQueryMode.MMR)).ids == []
+    assert len(ours.query(query(top=5_000, mode=VectorStoreQueryMode.MMR)).ids) == 12
 
 
 @pytest.mark.parametrize(
