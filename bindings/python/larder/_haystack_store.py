@@ -387,5 +387,5 @@ def _pages(items: list[Any]) -> list[list[Any]]:
 
 def _duplicate(number: int) -> DuplicateDocumentError:
     return DuplicateDocumentError(
-        f"{number} documents exist already; pass DuplicatePolicy.SKIP or DuplicatePolicy.OVERWRITE"
+        f"{number} of the documents exist or are repeated; pass DuplicatePolicy.SKIP or DuplicatePolicy.OVERWRITE"
     )

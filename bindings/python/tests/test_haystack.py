@@ -191,7 +191,7 @@ def test_policies_decide_about_documents_that_exist(store):
     assert store.write_documents([old]) == 1
     for policy in (DuplicatePolicy.NONE, DuplicatePolicy.FAIL):
         for documents in ([other, new], [other, other]):
-            with pytest.raises(DuplicateDocumentError, match=r"^1 documents"):
+            with pytest.raises(DuplicateDocumentError, match=r"^1 of the documents"):
                 store.write_documents(documents, policy)
             with pytest.raises(DuplicateDocumentError):
                 asyncio.run(store.write_documents_async(documents, policy))

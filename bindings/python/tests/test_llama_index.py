@@ -1,6 +1,7 @@
 """The chat store and the key-value store for LlamaIndex, to the promises of LlamaIndex's own tests."""
 
 import asyncio
+import base64
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.schema import Document, TextNode
+from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
@@ -67,6 +68,16 @@ def test_messages_read_back_equal(chats):
     assert asyncio.run(chats.aget_messages("user-2")) == MESSAGES
 
 
+def test_old_images_of_the_additional_arguments_are_kept_once(chats):
+    picture = ImageDocument(image=base64.b64encode(b"\x89PNG").decode())
+    message = ChatMessage("look", additional_kwargs={"images": [picture]})
+    chats.add_message("s", message)
+    [found] = chats.get_messages("s")
+    assert found.blocks == message.blocks and len(found.blocks) == 2
+    chats.set_messages("s", [found])
+    assert chats.get_messages("s") == [found]
+
+
 def test_other_programs_read_text_calls_and_results(stores, chats):
     chats.set_messages("s", [MESSAGES[at] for at in (0, 1, 3, 4, 7)])
     found = [stored.message for stored in stores.history.tail(("llama-index", "s"), 10)]
@@ -107,6 +118,9 @@ def check_as_simple(ours):
     for idx in (1, 99, -1, 0):
         both("delete_message", "user1", idx)
     both("delete_last_message", "user1")
+    both("add_message", "user1", ChatMessage("inserted after deletions"), 1)
+    both("delete_message", "user1", 0)
+    both("set_messages", "user1", said("e", "f"))
     both("set_messages", "user2", said("a", "b", "c"))
     both("set_messages", "user2", said("d"))
     both("delete_messages", "user2")
