@@ -143,3 +143,10 @@ def invalid(operation: str, field: str, message: str) -> InvalidInput:
     error = InvalidInput(f"InvalidInput in {operation}: `{field}`: {message}")
     error.operation, error.field = operation, field
     return error
+
+
+def unsupported(operation: str, message: str) -> Unsupported:
+    """Creates the exception for a call that no backend offers yet."""
+    error = Unsupported(f"Unsupported in {operation}: {message}")
+    error.operation = operation
+    return error

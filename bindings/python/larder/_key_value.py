@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from larder._errors import invalid
 from larder._native import KeyValue as NativeKeyValue
 from larder._page import wanted
 from larder._position import Position, to_text
@@ -21,6 +22,8 @@ Buffer = bytes | bytearray | memoryview
 """Bytes. They are copied once."""
 
 _PAGE = 10_000
+_WRITES = 1_000
+_WRITES_BYTES = 12 * 1024 * 1024
 
 
 class Entry(NamedTuple):
@@ -286,6 +289,24 @@ class KeyValue(Unpicklable):
             found.update(items)
             if after is None:
                 return found
+
+
+def batches(writes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
+    """Divides writes into calls of up to 1,000 keys and 12 MiB."""
+    batch: list[Put | Delete] = []
+    size = 0
+    for write in writes:
+        value = write.value if isinstance(write, Put) else b""
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise invalid("python", "value", f"is of the type `{type(value).__name__}`; pass bytes")
+        own = len(value) + 512
+        if batch and (len(batch) == _WRITES or size + own > _WRITES_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(write)
+        size += own
+    if batch:
+        yield batch
 
 
 def _entry(found: tuple[bytes, str, int | None] | None) -> Entry | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from langchain_core.caches import RETURN_VAL_TYPE, BaseCache
@@ -12,13 +12,11 @@ from langchain_core.load import dumps, loads
 from langchain_core.stores import ByteStore
 
 from larder._adapter import Steps, aperform, perform, step
-from larder._errors import invalid
-from larder._key_value import Delete, Put
+from larder._key_value import Delete, Put, batches
 from larder._stores import Stores
 from larder._time import Duration
 
 _KEYS = 1_000
-_BYTES = 12 * 1024 * 1024
 
 
 class LarderByteStore(ByteStore):
@@ -132,24 +130,6 @@ class LarderCache(BaseCache):
     async def aclear(self, **kwargs: Any) -> None:
         """As :meth:`clear`."""
         await self._store.adelete_prefix(self._bucket, "")
-
-
-def batches(writes: Iterable[Put | Delete]) -> Iterator[list[Put | Delete]]:
-    """Divides writes into those of one call."""
-    batch: list[Put | Delete] = []
-    size = 0
-    for write in writes:
-        value = write.value if isinstance(write, Put) else b""
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise invalid("python", "value", f"is of the type `{type(value).__name__}`; pass bytes")
-        own = len(value) + 512
-        if batch and (len(batch) == _KEYS or size + own > _BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(write)
-        size += own
-    if batch:
-        yield batch
 
 
 def _key(prompt: str, llm_string: str) -> str:

@@ -10,8 +10,7 @@ from langchain_core.indexing import RecordManager
 
 from larder._adapter import Steps, aperform, perform, step
 from larder._errors import Conflict, invalid
-from larder._key_value import Delete, Put
-from larder._langchain_key_value import batches
+from larder._key_value import Delete, Put, batches
 from larder._stores import Stores
 
 _CLOCK_S = 3600

@@ -1,5 +1,7 @@
 """The backends of the tests: memory, SQLite, and Postgres at the URL in LARDER_POSTGRES_URL."""
 
+import asyncio
+import inspect
 import os
 import uuid
 from pathlib import Path
@@ -7,6 +9,9 @@ from pathlib import Path
 import pytest
 
 import larder
+
+# Haystack reports its use over the network.
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 BACKENDS = ["memory", "sqlite", "postgres"]
 
@@ -37,3 +42,13 @@ def stores(url, namespace):
     with larder.open(url, namespace=namespace) as stores:
         yield stores
         stores.erase()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Runs the coroutines of Haystack's tests. They have the mark of pytest-asyncio, which is not loaded."""
+    if pyfuncitem.get_closest_marker("asyncio") and inspect.iscoroutinefunction(pyfuncitem.obj):
+        names = pyfuncitem._fixtureinfo.argnames
+        asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+        return True
+    return None

@@ -12,8 +12,10 @@ import pytest
     [
         ("larder.claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
         ("larder.google_adk", "google.adk.sessions", "google-adk"),
+        ("larder.haystack", "haystack", "haystack"),
         ("larder.langchain", "langchain_core", "langchain"),
         ("larder.langgraph", "langgraph.checkpoint.base", "langgraph"),
+        ("larder.llama_index", "llama_index.core", "llama-index"),
         ("larder.openai_agents", "agents.memory", "openai-agents"),
         ("larder.pydantic_ai", "pydantic_ai.conversation_store", "pydantic-ai"),
     ],

@@ -21,7 +21,7 @@ def run(program):
 
 
 def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, capsys):
-    assert len(programs(PAGE)) == 9
+    assert len(programs(PAGE)) == 11
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -41,6 +41,9 @@ def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, ca
         "{'user:home': 'Oslo'}",
         "Hello",
         "Oslo",
+        "Hello",
+        "Oslo",
+        "Basel",
     ]
 
 
