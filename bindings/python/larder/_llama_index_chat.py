@@ -131,9 +131,9 @@ class LarderChatStore(Unpicklable, BaseChatStore):
         while True:
             page = yield step(self._history.tail, thread, _PAGE, before=before)
             found[:0] = page
-            if len(page) < _PAGE:
+            before = page.previous(_PAGE)
+            if before is None:
                 return found
-            before = page[0].seq
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
         """Adds a message at the end.
