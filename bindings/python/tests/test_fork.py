@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from conftest import BACKENDS, url_of
 from programs import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
@@ -85,6 +86,55 @@ def test_a_forked_child_leaves_the_stores_of_its_parent_alone(url, namespace, tm
     result = run(FORK, url, namespace, f"file:{tmp_path}/files")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("parent "), result.stdout
+
+
+LIVING_CHILDREN = """
+    import os, sys, threading, time
+    import larder
+
+    url, namespace = sys.argv[1:]
+    stores = larder.open(url, namespace=namespace)
+    stop, written = threading.Event(), [0] * 4
+
+    def write(number):
+        while not stop.is_set():
+            if url.startswith("file:"):
+                # Each folder has a lock.
+                stores.blobs.put(f"{number}/{written[number] % 20}", bytes(1000))
+            else:
+                stores.key_value.set("b", f"{number}", b"v")
+            written[number] += 1
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    wait, end = os.pipe()
+    for _ in range(40):
+        time.sleep(0.01)
+        if os.fork() == 0:
+            os.close(end)
+            os.read(wait, 1)
+            os._exit(0)
+    before = list(written)
+    while any(now < then + 20 for now, then in zip(written, before)):
+        assert all(writer.is_alive() for writer in writers), "a write failed"
+        time.sleep(0.001)
+    stop.set()
+    for writer in writers:
+        writer.join()
+    stores.close()
+    with larder.open(url, namespace=namespace) as stores:
+        stores.erase()
+    os.close(end)
+"""
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, "file"])
+def test_a_forked_child_that_lives_on_holds_nothing_of_its_parent(backend, namespace, tmp_path):
+    """The child has the files and the sockets of the parent open, and with them the locks of writes."""
+    url = f"file:{tmp_path}/files" if backend == "file" else url_of(backend, tmp_path)
+    result = run(LIVING_CHILDREN, url, namespace)
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_forked_child_opens_stores_of_its_own(namespace):

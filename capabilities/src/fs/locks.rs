@@ -85,9 +85,20 @@ fn slot<'a>(parts: impl IntoIterator<Item = &'a str>) -> usize {
     usize::try_from(stable_hash(parts) % FILES as u64).unwrap_or_default()
 }
 
+/// A locked file. A process that was forked from this one has the file open too, and closing it here would
+/// leave it locked until that process ends. So the end of this value unlocks the file for both.
+pub(super) struct LockedFile(pub(super) File);
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing the file, which follows, unlocks it as well if no other process has it open.
+        _ = self.0.unlock();
+    }
+}
+
 /// Locks that exclude other calls and other processes until they are dropped.
 pub(crate) struct LockGuard {
-    _files: Vec<File>,
+    _files: Vec<LockedFile>,
     _turns: Turns,
 }
 
@@ -175,7 +186,7 @@ impl Locks {
     }
 
     /// Locks the files, or returns the lock that another process holds.
-    pub(super) fn lock_files(&self, locks: &[Lock]) -> io::Result<Result<Vec<File>, Lock>> {
+    pub(super) fn lock_files(&self, locks: &[Lock]) -> io::Result<Result<Vec<LockedFile>, Lock>> {
         let mut files = Vec::with_capacity(locks.len());
         for lock in locks {
             match self.lock_file(*lock)? {
@@ -192,7 +203,7 @@ impl Locks {
         Ok(Ok(files))
     }
 
-    fn lock_file(&self, lock: Lock) -> io::Result<Option<File>> {
+    fn lock_file(&self, lock: Lock) -> io::Result<Option<LockedFile>> {
         let name = lock.file_name();
         let read_only = self.mode.is_read_only();
         let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
@@ -201,7 +212,9 @@ impl Locks {
             let opened = rustix::fs::openat(&self.folder, name.as_str(), flags, Mode::empty());
             let file = match opened.map(File::from) {
                 // No process has taken this lock yet. A lock of the folder of locks excludes nobody.
-                Err(Errno::NOENT) if read_only => return Ok(Some(File::from(self.folder.try_clone()?))),
+                Err(Errno::NOENT) if read_only => {
+                    return Ok(Some(LockedFile(self.folder.try_clone()?.into())));
+                }
                 Err(Errno::NOENT) => create_file(self.folder.as_fd(), &name, self.permissions),
                 other => other,
             };
@@ -214,8 +227,12 @@ impl Locks {
                 LockMode::Exclusive => file.try_lock(),
             };
             match locked {
-                Ok(()) if self.is_at(&file, &name)? => return Ok(Some(file)),
-                Ok(()) => {}
+                Ok(()) => {
+                    let locked = LockedFile(file);
+                    if self.is_at(&locked.0, &name)? {
+                        return Ok(Some(locked));
+                    }
+                }
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(TryLockError::Error(error)) => return Err(error),

@@ -7,6 +7,7 @@ use std::time::Instant;
 use futures_util::future::join_all;
 
 use super::*;
+use crate::fs::locks::LockedFile;
 
 /// The variable with the folder whose lock the other process holds.
 const FOLDER: &str = "LARDER_TEST_LOCKED_FOLDER";
@@ -18,7 +19,7 @@ const PROMPT: Duration = Duration::from_secs(10);
 const PUTS: usize = 600;
 
 /// Locks a file without the queues of this process.
-pub(super) fn lock_as_another_process(store: &FsBlobStore, lock: Lock) -> Vec<File> {
+pub(super) fn lock_as_another_process(store: &FsBlobStore, lock: Lock) -> Vec<LockedFile> {
     store
         .folder
         .for_writing("test")
@@ -163,6 +164,19 @@ async fn calls_of_one_process_wait_for_each_other_without_a_time_limit() {
     let puts = join_all(names.iter().map(|name| store.put_bytes(name, "x".into()))).await;
     assert!(puts.iter().all(Result::is_ok), "{puts:?}");
     assert_eq!(keys(&store, "", None).await.len(), 200);
+}
+
+/// Regression test: a process that was forked during a write, and lives on, must not keep the write's locks.
+#[tokio::test]
+async fn a_lock_ends_although_a_forked_process_has_its_file_open() {
+    let folder = TempDir::new().unwrap();
+    let store = open_with(folder.path(), BUSY_TIMEOUT).await;
+    let lock = Lock::folder(&layout::namespace_folders(&store.namespace), LockMode::Exclusive);
+    let held = lock_as_another_process(&store, lock);
+    // As a fork does, this opens the same file a second time, with the same lock.
+    let _forked: Vec<File> = held.iter().map(|file| file.0.try_clone().unwrap()).collect();
+    drop(held);
+    store.put_bytes(&key("a"), "not late".into()).await.unwrap();
 }
 
 /// Regression test: a lock file that is removed must not let two holders in.
