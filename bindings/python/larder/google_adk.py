@@ -13,9 +13,9 @@
 from larder._adapter import missing
 
 try:
-    import google.adk.sessions  # noqa: F401
-except ModuleNotFoundError as error:
-    raise missing("larder.google_adk", "Google ADK", "google-adk") from error
+    import google.adk.sessions as _
+except ModuleNotFoundError as _error:
+    raise missing("larder.google_adk", "Google ADK", "google-adk") from _error
 
 from larder._adk_artifacts import LarderArtifactService
 from larder._adk_memory import LarderMemoryService

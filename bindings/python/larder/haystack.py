@@ -12,9 +12,9 @@
 from larder._adapter import missing
 
 try:
-    import haystack  # noqa: F401
-except ModuleNotFoundError as error:
-    raise missing("larder.haystack", "Haystack", "haystack") from error
+    import haystack as _
+except ModuleNotFoundError as _error:
+    raise missing("larder.haystack", "Haystack", "haystack") from _error
 
 from larder._haystack_retriever import LarderEmbeddingRetriever
 from larder._haystack_store import LarderDocumentStore

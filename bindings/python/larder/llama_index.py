@@ -15,9 +15,9 @@ The objects use open stores and do not close them.
 from larder._adapter import missing
 
 try:
-    import llama_index.core  # noqa: F401
-except ModuleNotFoundError as error:
-    raise missing("larder.llama_index", "LlamaIndex", "llama-index") from error
+    import llama_index.core as _
+except ModuleNotFoundError as _error:
+    raise missing("larder.llama_index", "LlamaIndex", "llama-index") from _error
 
 from larder._llama_index_chat import LarderChatStore
 from larder._llama_index_key_value import LarderKVStore

@@ -32,8 +32,8 @@ try:
     )
 
     from larder import _pydantic_values as values
-except ModuleNotFoundError as error:
-    raise missing("larder.pydantic_ai", "PydanticAI", "pydantic-ai") from error
+except ModuleNotFoundError as _error:
+    raise missing("larder.pydantic_ai", "PydanticAI", "pydantic-ai") from _error
 
 __all__ = ["LarderConversationStore"]
 

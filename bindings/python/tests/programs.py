@@ -7,9 +7,13 @@ import textwrap
 from pathlib import Path
 
 
+# A shell starts its programs in the background with Ctrl-C ignored, and so would these programs be.
+START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def run(program, *arguments, limit=120):
     """Runs a program in another interpreter."""
-    program = textwrap.dedent(program)
+    program = START + textwrap.dedent(program)
     command = [sys.executable, "-X", "faulthandler", "-c", program, *arguments]
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path}
