@@ -49,7 +49,7 @@ async def twins(thread: larder.Thread) -> None:
     async with await larder.aopen("memory:") as stores:
         assert_type(stores, larder.Stores)
         assert_type(await stores.key_value.aget("trips", "basel"), bytes | None)
-        assert_type(await stores.history.atail(thread, 20), list[larder.StoredMessage])
+        assert_type(await stores.history.atail(thread, 20), larder.MessagePage)
         events = stores.history.asubscribe(thread)
         assert_type(events, AsyncIterator[larder.Event])
 
