@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use larder_kernel::{Error, Result};
 
+use super::key::{KEY_PREFIX_BYTES_MAX, KeyPrefix};
 use crate::driver::{BackendUrl, unknown_parameter};
 
 const OPERATION: &str = "redis.config";
@@ -45,6 +46,7 @@ pub struct RedisConfig {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) tls: bool,
+    pub(crate) key_prefix: KeyPrefix,
     /// A PEM file with the certificate authorities to trust, instead of those of the machine.
     pub tls_ca_file: Option<PathBuf>,
     /// The time limit of opening a connection.
@@ -62,6 +64,7 @@ impl fmt::Debug for RedisConfig {
         };
         shown
             .field("tls", &self.tls)
+            .field("key_prefix", &self.key_prefix.as_str())
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .finish_non_exhaustive()
@@ -71,17 +74,21 @@ impl fmt::Debug for RedisConfig {
 impl RedisConfig {
     /// The query parameters that a URL accepts.
     pub const PARAMETERS: &'static [&'static str] =
-        &["connect_timeout_ms", "response_timeout_ms", "tls_ca_file"];
+        &["connect_timeout_ms", "key_prefix", "response_timeout_ms", "tls_ca_file"];
+    /// The maximum length of a key prefix in bytes.
+    pub const KEY_PREFIX_BYTES_MAX: usize = KEY_PREFIX_BYTES_MAX;
 
     /// Reads a URL: `redis://user:password@host:port/database?parameter=value`, or
     /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers. Write
     /// `rediss` instead of `redis` for TLS; the server must then present a certificate that is valid for its
     /// name.
     ///
-    /// Parameters: `connect_timeout_ms`, `response_timeout_ms`, and with TLS `tls_ca_file`.
+    /// Parameters: `connect_timeout_ms`, `response_timeout_ms`, `key_prefix` (see
+    /// [`with_key_prefix`](Self::with_key_prefix)), and with TLS `tls_ca_file`.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
+    /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range, and
+    /// naming `key_prefix` for a prefix that is not allowed.
     pub fn from_url(url: &str) -> Result<Self> {
         BackendUrl::parse(url)
             .and_then(|url| url.check_parameters("redis", Self::PARAMETERS))
@@ -104,6 +111,7 @@ impl RedisConfig {
             user,
             password,
             tls,
+            key_prefix: KeyPrefix::default(),
             tls_ca_file: None,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             response_timeout: RESPONSE_TIMEOUT_DEFAULT,
@@ -115,8 +123,35 @@ impl RedisConfig {
         Ok(config)
     }
 
+    /// Sets the beginning of every key and channel; the default is `larder:`. A user of the server needs
+    /// rights for these only: `~larder:* &larder:*` with the default, `~app:* &app:*` with the prefix `app:`.
+    /// Programs see only the data with their prefix, so several of them can share a database.
+    ///
+    /// ```
+    /// use larder_capabilities::redis::RedisConfig;
+    ///
+    /// RedisConfig::from_url("redis://app:secret@localhost/0?key_prefix=app:")?;
+    /// RedisConfig::from_url("redis://app:secret@localhost/0")?.with_key_prefix("app:")?;
+    /// # Ok::<(), larder_kernel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `key_prefix` if the prefix is empty, has more than
+    /// [`KEY_PREFIX_BYTES_MAX`](Self::KEY_PREFIX_BYTES_MAX) bytes, or contains a brace, a space, a control
+    /// character or a sign of patterns.
+    pub fn with_key_prefix(mut self, prefix: &str) -> Result<Self> {
+        self.key_prefix = KeyPrefix::new(OPERATION, prefix)?;
+        Ok(self)
+    }
+
     fn take(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
+            "key_prefix" => {
+                let prefix = unescape(value).ok_or_else(|| {
+                    invalid("has a `key_prefix` with an invalid `%` escape; write `%` as `%25`")
+                })?;
+                self.key_prefix = KeyPrefix::new(OPERATION, &prefix)?;
+            }
             "connect_timeout_ms" => {
                 self.connect_timeout = millis(value).ok_or_else(|| {
                     invalid("has a `connect_timeout_ms` that is not a number from 1 to 86400000")
@@ -254,6 +289,21 @@ mod tests {
         let nodes = vec![address("a", 1), address("b", 6379), address("c", 3)];
         assert!(config.servers == Servers::Cluster(nodes));
         assert_eq!(config.connect_timeout, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn a_key_prefix_is_read_and_checked() {
+        let prefix = |url| RedisConfig::from_url(url).map(|config| config.key_prefix.as_str().to_owned());
+        assert_eq!(prefix("redis://h").unwrap(), "larder:");
+        assert_eq!(prefix("redis://h?key_prefix=app:").unwrap(), "app:");
+        assert_eq!(prefix("redis+cluster://h?key_prefix=a%3A%C3%A9").unwrap(), "a:é");
+        for url in ["redis://h?key_prefix=", "redis://h?key_prefix=s3cret*", "redis://h?key_prefix=s3cret%7B"]
+        {
+            let error = RedisConfig::from_url(url).unwrap_err();
+            assert_eq!(error.field(), Some("key_prefix"), "{url}");
+            assert!(!format!("{error:?} {error}").contains("s3cret"), "{url}");
+        }
+        assert_eq!(prefix("redis://h?key_prefix=%zz").unwrap_err().field(), Some("url"));
     }
 
     #[test]

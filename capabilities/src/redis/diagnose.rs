@@ -22,8 +22,6 @@ const PINGS: u32 = 9;
 const PING_SLOW: Duration = Duration::from_millis(20);
 /// The number of slots of a whole cluster.
 const SLOTS: u32 = 16_384;
-/// A key that no store uses. The check of permissions names it and writes nothing.
-const KEY: &str = "larder:doctor";
 
 const RIGHTS: &str = "a missing permission causes errors at run time";
 const REPLICAS: &str = "a replica replaces a failed server, without the writes that it had not yet received";
@@ -196,24 +194,26 @@ async fn look(mut server: Server, config: &RedisConfig, clustered: bool) -> Vec<
     checks.extend(connections(&info, &server.settings));
     checks.push(tls(config, server.this_machine));
     checks.extend(password(config, server.this_machine));
-    checks.push(rights(&mut server.connection).await);
+    checks.push(rights(&mut server.connection, config).await);
     checks.extend(times(&mut server.connection).await);
     checks
 }
 
 /// Checks permissions: queues commands in a transaction and discards it. The server rejects a forbidden
 /// command when it is queued.
-async fn rights(connection: &mut MultiplexedConnection) -> Check {
+async fn rights(connection: &mut MultiplexedConnection, config: &RedisConfig) -> Check {
+    // No store uses this key.
+    let key = format!("{}doctor", config.key_prefix.as_str());
     // Without `MULTI`, the server would run the following commands.
     if let Err(failure) = ask(connection, &["MULTI"]).await {
         let error = failure.into_error(OPERATION);
         return Check::fail("rights", "transactions are refused", RIGHTS, error.message().to_owned());
     }
     let mut queue = Pipeline::new();
-    queue.cmd("HSET").arg(KEY).arg("a").arg("b");
-    queue.cmd("DEL").arg(KEY);
-    queue.cmd("EVALSHA").arg("0".repeat(40)).arg(1).arg(KEY);
-    queue.cmd("PUBLISH").arg(KEY).arg("");
+    queue.cmd("HSET").arg(&key).arg("a").arg("b");
+    queue.cmd("DEL").arg(&key);
+    queue.cmd("EVALSHA").arg("0".repeat(40)).arg(1).arg(&key);
+    queue.cmd("PUBLISH").arg(&key).arg("");
     queue.cmd("DISCARD");
     let answers = match connection.send_packed_commands(&queue, 0, 5).await {
         Ok(answers) => answers,

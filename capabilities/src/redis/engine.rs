@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::config::{RedisConfig, Servers};
 use super::decode;
 use super::failure::{Failure, Fallible, Remedy};
+use super::key::KeyPrefix;
 use super::script::{Call, Script};
 use crate::driver::Pool;
 use cluster::Cluster;
@@ -49,6 +50,7 @@ struct Inner {
     notifier: Notifier,
     durability: Durability,
     format: i64,
+    prefix: KeyPrefix,
 }
 
 /// A single server or a cluster.
@@ -66,6 +68,7 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Connects and reads the servers' settings.
     pub(crate) async fn open(config: RedisConfig, format: i64) -> Result<Self> {
+        let prefix = config.key_prefix.clone();
         let connector = Arc::new(Connector::new(config).await?);
         let topology = match connector.config().servers.clone() {
             Servers::Single(address, _) => {
@@ -80,7 +83,7 @@ impl Engine {
         connector.declare(durability);
         let topology = Arc::new(topology);
         let notifier = Notifier::new(connector, Arc::clone(&topology), format);
-        Ok(Self { inner: Arc::new(Inner { topology, notifier, durability, format }) })
+        Ok(Self { inner: Arc::new(Inner { topology, notifier, durability, format, prefix }) })
     }
 
     /// Returns the capabilities of every store of this database.
@@ -91,6 +94,11 @@ impl Engine {
     /// Returns the format that this program reads and writes.
     pub(crate) fn format(&self) -> i64 {
         self.inner.format
+    }
+
+    /// Returns the beginning of every key and channel.
+    pub(crate) fn prefix(&self) -> &KeyPrefix {
+        &self.inner.prefix
     }
 
     pub(crate) fn notifier(&self) -> &Notifier {

@@ -7,8 +7,8 @@ use redis::{ErrorKind as Reported, RedisError, ServerErrorKind};
 use super::script::formats;
 
 const NOT_ALLOWED: &str = "the user does not have permission for a command or a key; grant `~larder:* \
-                           &larder:* +@all -@admin \
-     +info +config|get`";
+                           &larder:* +@all -@admin +info +config|get`, with the URL's `key_prefix` for \
+                           `larder:` if it has one";
 
 /// A failure inside a call: an error of the contract, of the server or of the connection.
 #[derive(Debug)]
