@@ -49,6 +49,11 @@ impl Failure {
         matches!(self, Self::Sent(error) if error.kind() == Reported::Server(ServerErrorKind::NoScript))
     }
 
+    /// Returns true if the server refused a write because too few replicas are connected.
+    pub(crate) fn is_without_replicas(&self) -> bool {
+        matches!(self, Self::Sent(error) if error.code() == Some("NOREPLICAS"))
+    }
+
     /// Returns true if the connection was lost, so that a read may be sent again.
     pub(crate) fn is_lost_connection(&self) -> bool {
         matches!(self, Self::Sent(error) if !is_answer(error) && !error.is_timeout())
@@ -189,7 +194,11 @@ fn from_server(error: &RedisError, operation: &'static str, connecting: bool) ->
         "OOM" => {
             (ResourceExhausted, "the server's `maxmemory` is reached; raise it or erase data", NotApplied)
         }
-        "READONLY" => (Unavailable, "the server is a replica; name the primary in the URL", NotApplied),
+        "READONLY" => (
+            Unavailable,
+            "the server is a replica; name the primary in the URL, or the sentinels with `redis+sentinel://`",
+            NotApplied,
+        ),
         "LOADING" => (Unavailable, "the server is still loading its data; try again in a moment", NotApplied),
         "MISCONF" => {
             (Unavailable, "the server cannot write to its disk and rejects writes; check its log", NotApplied)

@@ -65,6 +65,11 @@ impl KeyPrefix {
         Entity { tag }
     }
 
+    /// Returns a channel without subscribers.
+    pub(crate) fn channel_of_marks(&self) -> String {
+        format!("{}mark", self.0)
+    }
+
     /// Returns the beginning of every key of an entity.
     pub(crate) fn begin(&self) -> Vec<u8> {
         [self.0.as_bytes(), b"{"].concat()

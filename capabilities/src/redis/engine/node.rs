@@ -16,6 +16,7 @@ use super::connector::{Connector, SharedConnection};
 use super::dedicated_connection::{CheckedOut, Checkout, DedicatedPool};
 use crate::redis::config::Address;
 use crate::redis::failure::{Failure, Fallible};
+use crate::redis::key::KeyPrefix;
 
 /// The connections to one server.
 pub(crate) struct NodeConnections {
@@ -35,6 +36,11 @@ impl NodeConnections {
 
     pub(crate) fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Returns the generation of the connections. It grows when they are lost.
+    pub(super) fn generation(&self) -> u64 {
+        self.dedicated.generation()
     }
 
     /// Returns the shared connection, and opens it if none exists. Concurrent calls wait for the same
@@ -109,8 +115,29 @@ impl NodeConnections {
 
     /// Sends two commands together and waits for both replies.
     pub(crate) async fn send_both(&self, first: &Cmd, second: &Cmd) -> Fallible<(Value, Value)> {
-        let (generation, [first, second]) = self.exchange(first, second).await?;
+        let (generation, [first, second]) = self.exchange([first, second]).await?;
         Ok((self.settle(generation, into_result(first))?, self.settle(generation, into_result(second))?))
+    }
+
+    /// Sends commands together. The replies to the others count only if the first succeeded.
+    pub(super) async fn send_followed(
+        &self,
+        first: &Cmd,
+        [second, third]: [&Cmd; 2],
+    ) -> Fallible<(Value, Fallible<[Value; 2]>)> {
+        let (generation, [first, second, third]) = self.exchange([first, second, third]).await?;
+        let first = self.settle(generation, into_result(first))?;
+        let others = into_result(second).and_then(|second| Ok([second, into_result(third)?]));
+        Ok((first, self.settle(generation, others)))
+    }
+
+    pub(super) fn prefix(&self) -> &KeyPrefix {
+        &self.connector.config().key_prefix
+    }
+
+    /// Returns the time that replicas have to confirm a write: less than the time of a reply.
+    pub(super) fn confirmation_ms(&self) -> u64 {
+        crate::redis::script::millis(self.connector.config().response_timeout / 2).max(1)
     }
 
     /// Sends commands together on the shared connection, and returns their replies, including errors.
@@ -127,22 +154,24 @@ impl NodeConnections {
 
     /// Sends a command to the server that a slot is moving to.
     pub(crate) async fn send_asking(&self, command: &Cmd) -> Fallible<Value> {
-        let (generation, [_, reply]) = self.exchange(&redis::cmd("ASKING"), command).await?;
+        let (generation, [_, reply]) = self.exchange([&redis::cmd("ASKING"), command]).await?;
         self.settle(generation, into_result(reply))
     }
 
-    /// Sends two commands and returns their replies, including errors, with the generation of the connection.
-    async fn exchange(&self, first: &Cmd, second: &Cmd) -> Fallible<(u64, [Value; 2])> {
+    /// Sends commands and returns their replies, including errors, with the generation of the connection.
+    async fn exchange<const N: usize>(&self, commands: [&Cmd; N]) -> Fallible<(u64, [Value; N])> {
         let (generation, answers) = if let Some(dedicated) = self.dedicated().await? {
             let generation = dedicated.generation();
-            (generation, dedicated.send([first, second], self.connector.config().response_timeout).await)
+            (generation, dedicated.send(commands, self.connector.config().response_timeout).await)
         } else {
             let shared = self.shared().await?;
-            let mut both = Pipeline::with_capacity(2);
-            both.add_command(first.clone()).add_command(second.clone());
+            let mut all = Pipeline::with_capacity(N);
+            for command in commands {
+                all.add_command(command.clone());
+            }
             let mut connection = shared.connection.clone();
-            let answers = connection.send_packed_commands(&both, 0, 2).await;
-            (shared.generation, answers.and_then(pair))
+            let answers = connection.send_packed_commands(&all, 0, N).await;
+            (shared.generation, answers.and_then(replies))
         };
         Ok((generation, self.settle(generation, answers)?))
     }
@@ -173,7 +202,7 @@ fn into_result(reply: Value) -> redis::RedisResult<Value> {
     }
 }
 
-fn pair(answers: Vec<Value>) -> redis::RedisResult<[Value; 2]> {
-    let count = (redis::ErrorKind::Parse, "two commands have two replies");
-    <[Value; 2]>::try_from(answers).map_err(|_| count.into())
+fn replies<const N: usize>(answers: Vec<Value>) -> redis::RedisResult<[Value; N]> {
+    let count = (redis::ErrorKind::Parse, "each command has one reply");
+    <[Value; N]>::try_from(answers).map_err(|_| count.into())
 }
