@@ -13,10 +13,10 @@
 //! # }
 //! ```
 //!
-//! The server must be Redis 7.0 or newer, or a compatible server. It must not evict keys when its memory is
-//! full: `maxmemory-policy noeviction`. Every step is one script, so it is atomic. All keys and channels
-//! begin with `larder:`, or with the `key_prefix` of the configuration. In a cluster, the keys of one
-//! thread, of one bucket or of one conversation's boards share a slot.
+//! The server must be Redis 7.0 or newer, or a compatible server such as Valkey. It must not evict keys when
+//! its memory is full: `maxmemory-policy noeviction`. Every step is one script, so it is atomic. All keys and
+//! channels begin with `larder:`, or with the `key_prefix` of the configuration. In a cluster, the keys of
+//! one thread, of one bucket or of one conversation's boards share a slot.
 //!
 //! Each open backend has up to six connections to a server. One is shared by any number of calls. Up to four
 //! are dedicated to one call at a time, which saves a hop through another task. One listens for changes once

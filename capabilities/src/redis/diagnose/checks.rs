@@ -20,11 +20,17 @@ pub(super) fn number(info: &Info<'_>, name: &str) -> u64 {
 }
 
 pub(super) fn version(info: &Info<'_>) -> Check {
-    let numbers: Vec<u64> =
-        info.get("redis_version").unwrap_or_default().split('.').map_while(|n| n.parse().ok()).collect();
-    let shown: Vec<String> = numbers.iter().map(u64::to_string).collect();
-    let seen = format!("Redis {}", shown.join("."));
-    if numbers.first().copied().unwrap_or(0) < SERVER_VERSION_MAJOR_MIN {
+    let numbers = |name| -> Vec<u64> {
+        info.get(name).unwrap_or_default().split('.').map_while(|n| n.parse().ok()).collect()
+    };
+    // Valkey also reports the version of Redis with which it is compatible.
+    let (product, own) = match numbers("valkey_version") {
+        own if own.is_empty() => ("Redis", numbers("redis_version")),
+        own => ("Valkey", own),
+    };
+    let shown: Vec<String> = own.iter().map(u64::to_string).collect();
+    let seen = format!("{product} {}", shown.join("."));
+    if numbers("redis_version").first().copied().unwrap_or(0) < SERVER_VERSION_MAJOR_MIN {
         Check::fail("server_version", seen, VERSION, "upgrade the server to Redis 7.0 or newer")
     } else {
         Check::ok("server_version", seen, VERSION)
@@ -215,6 +221,8 @@ mod tests {
         }
         assert_eq!(full(&Info("used_memory:96\r\nmaxmemory:100\r\n")).map(|check| check.status), Some(Fail));
         assert_eq!(full(&Info("used_memory:96\r\nmaxmemory:0\r\n")), None);
+        let valkey = Info("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n");
+        assert_eq!((version(&valkey).status, &*version(&valkey).seen), (Fine, "Valkey 8.1.1"));
         assert_eq!(files(&Info("aof_last_write_status:err\r\n")).status, Fail);
     }
 
