@@ -32,7 +32,9 @@ pub fn feature_of(scheme: &str) -> Option<&'static str> {
         "sqlite" => "sqlite",
         "file" => "fs",
         "postgres" | "postgresql" => "postgres",
-        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => "redis",
+        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => {
+            "redis"
+        }
         "s3" => "s3",
         "age" => "age",
         _ => return None,

@@ -13,10 +13,10 @@
 //! # }
 //! ```
 //!
-//! The server must be Redis 7.0 or newer, or a compatible server. It must not evict keys when its memory is
-//! full: `maxmemory-policy noeviction`. Every step is one script, so it is atomic. All keys and channels
-//! begin with `larder:`; in a cluster, the keys of one thread, of one bucket or of one conversation's boards
-//! share a slot.
+//! The server must be Redis 7.0 or newer, or a compatible server such as Valkey. It must not evict keys when
+//! its memory is full: `maxmemory-policy noeviction`. Every step is one script, so it is atomic. All keys and
+//! channels begin with `larder:`, or with the `key_prefix` of the configuration. In a cluster, the keys of
+//! one thread, of one bucket or of one conversation's boards share a slot.
 //!
 //! Each open backend has up to six connections to a server. One is shared by any number of calls. Up to four
 //! are dedicated to one call at a time, which saves a hop through another task. One listens for changes once
@@ -33,6 +33,13 @@
 //! survived, because the server holds acknowledged writes back while it flushes. In a cluster the weakest
 //! server counts. Replicas add nothing, because one may take over without the last writes. A server that
 //! restarts with weaker settings is rejected.
+//!
+//! With `redis+sentinel://`, the stores ask the sentinels for the primary, and use only a server with that
+//! role. After a failover they find its successor; a call waits for up to five seconds for it. Durability is
+//! `none`, because a replica that takes over may lack the last writes, unless `min-replicas-to-write` is at
+//! least the number of replicas. Each write then waits until that many replicas confirm it (`WAIT`), and an
+//! acknowledged write survives the end of the primary's process. If they do not confirm it within half of
+//! the `response_timeout`, the write fails with `Timeout` and an unknown outcome.
 //!
 //! Erasing removes all content immediately. For ten minutes, keys without content remain; they stop writers
 //! that are already in progress from restoring the erased data. The names of these keys contain the ids of
@@ -64,8 +71,8 @@ pub use history::RedisHistoryProvider;
 pub use key_value::RedisKeyValueStore;
 pub use task::RedisTaskStore;
 
-/// An open server or cluster that returns stores. Clones share its connections, which close when the last
-/// clone and the last store are dropped.
+/// An open server, cluster or set of sentinels that returns stores. Clones share its connections, which close
+/// when the last clone and the last store are dropped.
 #[derive(Debug, Clone)]
 pub struct Redis {
     engine: Engine,

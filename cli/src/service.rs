@@ -30,10 +30,11 @@ impl Service {
 }
 
 /// All services, in the order of reports.
-pub const SERVICES: [Service; 7] = [
+pub const SERVICES: [Service; 8] = [
     Service::new("postgres", "postgres", "LARDER_POSTGRES_URL", "postgres"),
     Service::new("redis", "redis", "LARDER_REDIS_URL", "redis"),
     Service::new("redis-cluster", "redis-cluster", "LARDER_REDIS_CLUSTER_URL", "redis+cluster"),
+    Service::new("valkey", "valkey", "LARDER_VALKEY_URL", "redis"),
     Service::new("s3-garage", "garage", "LARDER_S3_GARAGE_URL", "s3"),
     Service::new("s3-s3s", "s3s", "LARDER_S3_S3S_URL", "s3"),
     Service::new("s3-moto", "moto", "LARDER_S3_MOTO_URL", "s3"),

@@ -77,14 +77,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// The service without an image. It runs natively even if the other services run in containers.
-const WITHOUT_IMAGE: &str = "s3s";
+/// The services without an image. They run natively even if the other services run in containers.
+const WITHOUT_IMAGE: [&str; 2] = ["s3s", "valkey"];
 
 /// Returns the script for containers if Docker is available. If a service with an image already runs
 /// natively, returns the native script, because only that script can stop the service.
 fn script(folder: &Path, native: bool) -> PathBuf {
     let run = folder.join("run");
-    let with_image = SERVICES.iter().map(|service| service.script).filter(|name| *name != WITHOUT_IMAGE);
+    let with_image =
+        SERVICES.iter().map(|service| service.script).filter(|name| !WITHOUT_IMAGE.contains(name));
     let some_run = || matches!(exit_code(Command::new(&run).arg("status").args(with_image)), Some(0 | 4));
     if native || some_run() || !docker_answers() {
         return run;

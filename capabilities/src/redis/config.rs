@@ -1,4 +1,6 @@
-//! The configuration of a server or a cluster.
+//! The configuration of a server, a cluster, or a primary that sentinels name.
+
+mod servers;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,31 +8,20 @@ use std::time::Duration;
 
 use larder_kernel::{Error, Result};
 
+use super::key::{KEY_PREFIX_BYTES_MAX, KeyPrefix};
 use crate::driver::{BackendUrl, unknown_parameter};
+pub(crate) use servers::{Address, Servers};
 
 const OPERATION: &str = "redis.config";
 /// Default for the time limit of opening a connection.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Default for the time limit of a command.
 pub const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-/// The port if the URL names none.
-const PORT_DEFAULT: u16 = 6379;
 /// The maximum of a timeout: one day.
 const TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
 
-/// The host and port of a server.
-pub(crate) type Address = (String, u16);
-
-/// The servers that hold the data.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Servers {
-    /// One server and a database number.
-    Single(Address, i64),
-    /// A cluster, given by some of its servers.
-    Cluster(Vec<Address>),
-}
-
-/// The location and settings of a server or a cluster. `Debug` hides the user and the password.
+/// The location and settings of a server, a cluster, or a primary that sentinels name. `Debug` hides the user
+/// and the password.
 ///
 /// ```
 /// use larder_capabilities::redis::RedisConfig;
@@ -45,6 +36,7 @@ pub struct RedisConfig {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) tls: bool,
+    pub(crate) key_prefix: KeyPrefix,
     /// A PEM file with the certificate authorities to trust, instead of those of the machine.
     pub tls_ca_file: Option<PathBuf>,
     /// The time limit of opening a connection.
@@ -59,9 +51,13 @@ impl fmt::Debug for RedisConfig {
         match &self.servers {
             Servers::Single(address, database) => shown.field("server", address).field("database", database),
             Servers::Cluster(addresses) => shown.field("cluster", addresses),
+            Servers::Sentinel { sentinels, name, database } => {
+                shown.field("sentinels", sentinels).field("primary", name).field("database", database)
+            }
         };
         shown
             .field("tls", &self.tls)
+            .field("key_prefix", &self.key_prefix.as_str())
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .finish_non_exhaustive()
@@ -71,39 +67,53 @@ impl fmt::Debug for RedisConfig {
 impl RedisConfig {
     /// The query parameters that a URL accepts.
     pub const PARAMETERS: &'static [&'static str] =
-        &["connect_timeout_ms", "response_timeout_ms", "tls_ca_file"];
+        &["connect_timeout_ms", "key_prefix", "response_timeout_ms", "tls_ca_file"];
+    /// The maximum length of a key prefix in bytes.
+    pub const KEY_PREFIX_BYTES_MAX: usize = KEY_PREFIX_BYTES_MAX;
 
-    /// Reads a URL: `redis://user:password@host:port/database?parameter=value`, or
-    /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers. Write
-    /// `rediss` instead of `redis` for TLS; the server must then present a certificate that is valid for its
-    /// name.
+    /// Reads a URL: `redis://user:password@host:port/database?parameter=value`,
+    /// `redis+cluster://user:password@host:port,host:port,host:port` with some of a cluster's servers, or
+    /// `redis+sentinel://user:password@host:port,host:port/name/database` with sentinels and the name under
+    /// which they watch the primary. Write `rediss` instead of `redis` for TLS; each server must then present
+    /// a certificate that is valid for its name.
     ///
-    /// Parameters: `connect_timeout_ms`, `response_timeout_ms`, and with TLS `tls_ca_file`.
+    /// Sentinels get the same user and password; if they reject them, they are asked without. The usual port
+    /// of a sentinel is 26379.
+    ///
+    /// Parameters: `connect_timeout_ms`, `response_timeout_ms`, `key_prefix` (see
+    /// [`with_key_prefix`](Self::with_key_prefix)), and with TLS `tls_ca_file`.
     ///
     /// # Errors
-    /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range.
+    /// `InvalidInput` naming `url` for a malformed URL, an unknown parameter or a value out of range, and
+    /// naming `key_prefix` for a prefix that is not allowed.
     pub fn from_url(url: &str) -> Result<Self> {
         BackendUrl::parse(url)
             .and_then(|url| url.check_parameters("redis", Self::PARAMETERS))
             .map_err(|error| error.in_operation(OPERATION))?;
         let (location, query) = url.split_once('?').unwrap_or((url, ""));
         let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
-        let (tls, cluster) = match scheme.to_ascii_lowercase().as_str() {
-            "redis" => (false, false),
-            "rediss" => (true, false),
-            "redis+cluster" => (false, true),
-            "rediss+cluster" => (true, true),
-            _ => return Err(invalid("is not a `redis://`, `rediss://` or `redis+cluster://` URL")),
-        };
+        let scheme = scheme.to_ascii_lowercase();
+        let (base, kind) = scheme.split_once('+').unwrap_or((&scheme, ""));
+        let tls = base == "rediss";
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = authority.rsplit_once('@').map_or((None, authority), |(l, h)| (Some(l), h));
         let (user, password) = login.map_or(Ok((None, None)), read_login)?;
-        let servers = if cluster { read_cluster(hosts, path)? } else { read_single(hosts, path)? };
+        let servers = match (base, kind) {
+            ("redis" | "rediss", "") if !scheme.contains('+') => Servers::single(hosts, path)?,
+            ("redis" | "rediss", "cluster") => Servers::cluster(hosts, path)?,
+            ("redis" | "rediss", "sentinel") => Servers::sentinel(hosts, path)?,
+            _ => {
+                return Err(invalid(
+                    "is not a `redis://`, `rediss://`, `redis+cluster://` or `redis+sentinel://` URL",
+                ));
+            }
+        };
         let mut config = Self {
             servers,
             user,
             password,
             tls,
+            key_prefix: KeyPrefix::default(),
             tls_ca_file: None,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             response_timeout: RESPONSE_TIMEOUT_DEFAULT,
@@ -115,8 +125,35 @@ impl RedisConfig {
         Ok(config)
     }
 
+    /// Sets the beginning of every key and channel; the default is `larder:`. A user of the server needs
+    /// rights for these only: `~larder:* &larder:*` with the default, `~app:* &app:*` with the prefix `app:`.
+    /// Programs see only the data with their prefix, so several of them can share a database.
+    ///
+    /// ```
+    /// use larder_capabilities::redis::RedisConfig;
+    ///
+    /// RedisConfig::from_url("redis://app:secret@localhost/0?key_prefix=app:")?;
+    /// RedisConfig::from_url("redis://app:secret@localhost/0")?.with_key_prefix("app:")?;
+    /// # Ok::<(), larder_kernel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` naming `key_prefix` if the prefix is empty, has more than
+    /// [`KEY_PREFIX_BYTES_MAX`](Self::KEY_PREFIX_BYTES_MAX) bytes, or contains a brace, a space, a control
+    /// character or a sign of patterns.
+    pub fn with_key_prefix(mut self, prefix: &str) -> Result<Self> {
+        self.key_prefix = KeyPrefix::new(OPERATION, prefix)?;
+        Ok(self)
+    }
+
     fn take(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
+            "key_prefix" => {
+                let prefix = unescape(value).ok_or_else(|| {
+                    invalid("has a `key_prefix` with an invalid `%` escape; write `%` as `%25`")
+                })?;
+                self.key_prefix = KeyPrefix::new(OPERATION, &prefix)?;
+            }
             "connect_timeout_ms" => {
                 self.connect_timeout = millis(value).ok_or_else(|| {
                     invalid("has a `connect_timeout_ms` that is not a number from 1 to 86400000")
@@ -158,52 +195,6 @@ fn read_login(login: &str) -> Result<(Option<String>, Option<String>)> {
         return Err(invalid("has an empty password; remove the part before `@`"));
     }
     Ok(((!user.is_empty()).then_some(user), Some(password)))
-}
-
-fn read_single(hosts: &str, path: &str) -> Result<Servers> {
-    if hosts.contains(',') {
-        return Err(invalid("names several servers; write `redis+cluster://` for a cluster"));
-    }
-    let database = match path {
-        "" => Some(0),
-        number => number.bytes().all(|b| b.is_ascii_digit()).then(|| number.parse::<u32>().ok()).flatten(),
-    };
-    let database =
-        database.ok_or_else(|| invalid("has a path that is not the number of a database, such as `/0`"))?;
-    Ok(Servers::Single(read_address(hosts)?, i64::from(database)))
-}
-
-fn read_cluster(hosts: &str, path: &str) -> Result<Servers> {
-    if !matches!(path, "" | "0") {
-        return Err(invalid("names a database; a cluster has only `/0`"));
-    }
-    Ok(Servers::Cluster(hosts.split(',').map(read_address).collect::<Result<_>>()?))
-}
-
-/// Reads `host`, `host:port`, `[::1]` or `[::1]:port`.
-fn read_address(text: &str) -> Result<Address> {
-    let malformed = || invalid("has a server that is not `host:port`");
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or_else(malformed)?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| malformed())?;
-            (host, port)
-        }
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
-    };
-    let port = match port {
-        "" => PORT_DEFAULT,
-        port => port
-            .strip_prefix(':')
-            .and_then(|port| port.parse().ok())
-            .filter(|port| *port != 0)
-            .ok_or_else(malformed)?,
-    };
-    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
-    if host.is_empty() || !host.chars().all(clean) {
-        return Err(malformed());
-    }
-    Ok((host.to_owned(), port))
 }
 
 /// Decodes `%`-escapes.
@@ -257,6 +248,35 @@ mod tests {
     }
 
     #[test]
+    fn a_key_prefix_is_read_and_checked() {
+        let prefix = |url| RedisConfig::from_url(url).map(|config| config.key_prefix.as_str().to_owned());
+        assert_eq!(prefix("redis://h").unwrap(), "larder:");
+        assert_eq!(prefix("redis://h?key_prefix=app:").unwrap(), "app:");
+        assert_eq!(prefix("redis+cluster://h?key_prefix=a%3A%C3%A9").unwrap(), "a:é");
+        for url in ["redis://h?key_prefix=", "redis://h?key_prefix=s3cret*", "redis://h?key_prefix=s3cret%7B"]
+        {
+            let error = RedisConfig::from_url(url).unwrap_err();
+            assert_eq!(error.field(), Some("key_prefix"), "{url}");
+            assert!(!format!("{error:?} {error}").contains("s3cret"), "{url}");
+        }
+        assert_eq!(prefix("redis://h?key_prefix=%zz").unwrap_err().field(), Some("url"));
+    }
+
+    #[test]
+    fn a_url_of_sentinels_names_the_primary() {
+        let servers = |url| RedisConfig::from_url(url).map(|config| (config.servers, config.tls));
+        let sentinels = vec![address("a", 26_379), address("::1", 7)];
+        let expected = |database| {
+            let sentinels = sentinels.clone();
+            Servers::Sentinel { sentinels, name: "my-primary".to_owned(), database }
+        };
+        let (read, tls) = servers("redis+sentinel://u:p@a,[::1]:7/my-primary").unwrap();
+        assert!(read == expected(0) && !tls);
+        let (read, tls) = servers("rediss+sentinel://u:p@a:26379,[::1]:7/my-primary/3").unwrap();
+        assert!(read == expected(3) && tls);
+    }
+
+    #[test]
     fn debug_hides_the_login() {
         let config = RedisConfig::from_url("redis+cluster://us3r:s3cret@h:1").unwrap();
         let shown = format!("{config:?} {config:#?}");
@@ -283,6 +303,13 @@ mod tests {
             "redis://u:s3cret@h/-1",
             "redis+cluster://u:s3cret@h/1",
             "redis+cluster://u:s3cret@h,",
+            "redis+://u:s3cret@h",
+            "redis+sentinel://u:s3cret@h",
+            "redis+sentinel://u:s3cret@h/",
+            "redis+sentinel://u:s3cret@h/a b",
+            "redis+sentinel://u:s3cret@h/name/x",
+            "redis+sentinel://u:s3cret@h/name/0/1",
+            "redis+sentinel://u:s3cret@h,/name",
             "redis://u:s3cret@::1",
             "redis://h?s3cret%=1",
             "redis://h?response_timeout_ms=0",

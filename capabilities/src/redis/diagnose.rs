@@ -1,6 +1,7 @@
 //! The diagnosis of a server or a cluster. It changes no key.
 
 mod checks;
+mod sentinels;
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,13 +23,12 @@ const PINGS: u32 = 9;
 const PING_SLOW: Duration = Duration::from_millis(20);
 /// The number of slots of a whole cluster.
 const SLOTS: u32 = 16_384;
-/// A key that no store uses. The check of permissions names it and writes nothing.
-const KEY: &str = "larder:doctor";
 
 const RIGHTS: &str = "a missing permission causes errors at run time";
 const REPLICAS: &str = "a replica replaces a failed server, without the writes that it had not yet received";
 const CLUSTER: &str = "a slot without a server rejects its keys";
-const TOPOLOGY: &str = "one server is `redis:`, and part of a cluster is `redis+cluster:`";
+const TOPOLOGY: &str = "one server is `redis:`, part of a cluster `redis+cluster:`, and a primary with \
+                        sentinels `redis+sentinel:`";
 
 const FORMATS: &str = "data of another format is refused, and left as it is";
 
@@ -47,9 +47,16 @@ pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
         Ok(connector) => connector,
         Err(error) => return failed_to_connect(findings, &error),
     };
+    let mut of_sentinels = None;
     let (seeds, clustered) = match &config.servers {
         Servers::Single(address, _) => (vec![address.clone()], false),
         Servers::Cluster(seeds) => (seeds.clone(), true),
+        Servers::Sentinel { sentinels, name, .. } => {
+            let found = sentinels::primary(&connector, sentinels, name, findings).await;
+            let Some((primary, replicas)) = found else { return };
+            of_sentinels = Some(replicas);
+            (vec![primary], false)
+        }
     };
     let (mut servers, mut failed) = (Vec::new(), Vec::new());
     for seed in seeds {
@@ -87,7 +94,7 @@ pub(crate) async fn diagnose(config: &RedisConfig, findings: &Findings) {
     findings.add(Check::ok("format", seen, FORMATS));
     let mut all = Vec::new();
     for (_, server) in servers {
-        all.push((server.name.clone(), look(server, config, clustered).await));
+        all.push((server.name.clone(), look(server, config, clustered, of_sentinels).await));
     }
     merge(all).into_iter().for_each(|check| findings.add(check));
 }
@@ -184,36 +191,46 @@ async fn holders(server: &mut Server, asked: &Address) -> Result<(Vec<Address>, 
     Ok((holders, vec![whole, replicas]))
 }
 
-async fn look(mut server: Server, config: &RedisConfig, clustered: bool) -> Vec<Check> {
+/// Returns the checks of one server. `of_sentinels` is the number of replicas that sentinels have seen.
+async fn look(
+    mut server: Server,
+    config: &RedisConfig,
+    clustered: bool,
+    of_sentinels: Option<u32>,
+) -> Vec<Check> {
     let info = Info(&server.info);
     let mut checks = vec![version(&info), writable(&info), memory(&info)];
     checks.extend(full(&info));
-    checks.push(survives(&info, &server.settings));
+    checks.push(survives(&info, &server.settings, of_sentinels));
     checks.push(files(&info));
-    if !clustered {
+    if of_sentinels.is_some() {
+        checks.push(sentinels::replicas(&info));
+    } else if !clustered {
         checks.push(replicas(&info));
     }
     checks.extend(connections(&info, &server.settings));
     checks.push(tls(config, server.this_machine));
     checks.extend(password(config, server.this_machine));
-    checks.push(rights(&mut server.connection).await);
+    checks.push(rights(&mut server.connection, config).await);
     checks.extend(times(&mut server.connection).await);
     checks
 }
 
 /// Checks permissions: queues commands in a transaction and discards it. The server rejects a forbidden
 /// command when it is queued.
-async fn rights(connection: &mut MultiplexedConnection) -> Check {
+async fn rights(connection: &mut MultiplexedConnection, config: &RedisConfig) -> Check {
+    // No store uses this key.
+    let key = format!("{}doctor", config.key_prefix.as_str());
     // Without `MULTI`, the server would run the following commands.
     if let Err(failure) = ask(connection, &["MULTI"]).await {
         let error = failure.into_error(OPERATION);
         return Check::fail("rights", "transactions are refused", RIGHTS, error.message().to_owned());
     }
     let mut queue = Pipeline::new();
-    queue.cmd("HSET").arg(KEY).arg("a").arg("b");
-    queue.cmd("DEL").arg(KEY);
-    queue.cmd("EVALSHA").arg("0".repeat(40)).arg(1).arg(KEY);
-    queue.cmd("PUBLISH").arg(KEY).arg("");
+    queue.cmd("HSET").arg(&key).arg("a").arg("b");
+    queue.cmd("DEL").arg(&key);
+    queue.cmd("EVALSHA").arg("0".repeat(40)).arg(1).arg(&key);
+    queue.cmd("PUBLISH").arg(&key).arg("");
     queue.cmd("DISCARD");
     let answers = match connection.send_packed_commands(&queue, 0, 5).await {
         Ok(answers) => answers,

@@ -1,4 +1,5 @@
-//! `redis:`, a server on this machine or another, and `redis+cluster:`, a cluster of servers.
+//! `redis:`, a server on this machine or another, `redis+cluster:`, a cluster of servers, and
+//! `redis+sentinel:`, the primary that sentinels name.
 
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use crate::diagnose::Findings;
 use crate::driver::{BackendUrl, Connection, Driver, Location, OPERATION, Pool, StoresRequest};
 use crate::verify::Faults;
 
-/// Opens `redis://user:password@host:6379/0` and `redis+cluster://user:password@host:6379,host:6380`; with
-/// `rediss` both use TLS. [`RedisConfig::from_url`] lists the parameters.
+/// Opens `redis://user:password@host:6379/0`, `redis+cluster://user:password@host:6379,host:6380` and
+/// `redis+sentinel://user:password@host:26379,host:26379/name`; with `rediss` they use TLS.
+/// [`RedisConfig::from_url`] lists the parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct RedisDriver;
 
@@ -21,7 +23,7 @@ impl Driver for RedisDriver {
     }
 
     fn schemes(&self) -> &'static [&'static str] {
-        &["redis", "rediss", "redis+cluster", "rediss+cluster"]
+        &["redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"]
     }
 
     fn contracts(&self) -> &'static [Contract] {

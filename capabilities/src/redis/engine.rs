@@ -7,20 +7,21 @@ mod generation;
 mod node;
 mod notify;
 mod resp;
+mod search;
+mod sentinel;
 mod server_info;
 mod watched;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use larder_kernel::{Capabilities, Capability, Durability, Error, ErrorKind, Outcome, Result};
 use redis::{Cmd, Value};
-use tokio::time::Instant;
 
 use super::config::{RedisConfig, Servers};
 use super::decode;
-use super::failure::{Failure, Fallible, Remedy};
+use super::failure::{Fallible, Remedy};
+use super::key::KeyPrefix;
 use super::script::{Call, Script};
 use crate::driver::Pool;
 use cluster::Cluster;
@@ -28,14 +29,12 @@ pub(crate) use cluster::{parse_slots, slot};
 pub(crate) use connector::Connector;
 use node::NodeConnections;
 use notify::Notifier;
-pub(crate) use server_info::{Info, SERVER_VERSION_MAJOR_MIN, durability};
+use sentinel::Sentinels;
+pub(crate) use sentinel::ask_all;
+pub(crate) use server_info::{Info, SERVER_VERSION_MAJOR_MIN, durability, replicated};
 pub(crate) use watched::Followed;
 
 const OPEN: &str = "redis.open";
-/// The time limit of a call that searches for the server of its slot while a cluster changes.
-const SEARCH_MAX: Duration = Duration::from_secs(5);
-/// The pause of such a call between two attempts.
-const SEARCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// A handle to the connections of one open database. They close when the last clone is dropped.
 #[derive(Clone)]
@@ -48,12 +47,22 @@ struct Inner {
     notifier: Notifier,
     durability: Durability,
     format: i64,
+    prefix: KeyPrefix,
 }
 
-/// A single server or a cluster.
+/// A single server, a cluster, or the primary that sentinels name.
 pub(crate) enum Topology {
     Single(Arc<NodeConnections>),
     Cluster(Cluster),
+    Sentinel(Arc<Sentinels>),
+}
+
+/// The effect of a script.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Reads,
+    /// The replicas that the server requires confirm the write before it is acknowledged.
+    Writes,
 }
 
 impl fmt::Debug for Engine {
@@ -65,12 +74,16 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Connects and reads the servers' settings.
     pub(crate) async fn open(config: RedisConfig, format: i64) -> Result<Self> {
+        let prefix = config.key_prefix.clone();
         let connector = Arc::new(Connector::new(config).await?);
         let topology = match connector.config().servers.clone() {
             Servers::Single(address, _) => {
                 Topology::Single(Arc::new(NodeConnections::new(Arc::clone(&connector), address)))
             }
             Servers::Cluster(seeds) => Topology::Cluster(Cluster::new(Arc::clone(&connector), seeds)),
+            Servers::Sentinel { sentinels, name, .. } => {
+                Topology::Sentinel(Arc::new(Sentinels::new(Arc::clone(&connector), sentinels, name)))
+            }
         };
         let durability = topology
             .examine()
@@ -79,7 +92,7 @@ impl Engine {
         connector.declare(durability);
         let topology = Arc::new(topology);
         let notifier = Notifier::new(connector, Arc::clone(&topology), format);
-        Ok(Self { inner: Arc::new(Inner { topology, notifier, durability, format }) })
+        Ok(Self { inner: Arc::new(Inner { topology, notifier, durability, format, prefix }) })
     }
 
     /// Returns the capabilities of every store of this database.
@@ -92,19 +105,26 @@ impl Engine {
         self.inner.format
     }
 
+    /// Returns the beginning of every key and channel.
+    pub(crate) fn prefix(&self) -> &KeyPrefix {
+        &self.inner.prefix
+    }
+
     pub(crate) fn notifier(&self) -> &Notifier {
         &self.inner.notifier
     }
 
     /// Runs a script that writes, once. If the reply is lost, the outcome is unknown.
     pub(crate) async fn run(&self, operation: &'static str, script: &Script, call: &Call) -> Result<Value> {
-        self.attempt(script, call).await.map_err(|failure| failure.into_error(operation))
+        self.attempt(script, call, Effect::Writes).await.map_err(|failure| failure.into_error(operation))
     }
 
     /// Runs a script that only reads; runs it once more if the connection is lost.
     pub(crate) async fn read(&self, operation: &'static str, script: &Script, call: &Call) -> Result<Value> {
-        let answer = self.repeat(operation, script, call).await;
-        answer.map_err(|error| error.with_outcome(Outcome::NotApplied))
+        let answer = self.attempt_twice(script, call, Effect::Reads).await;
+        answer.map_err(|failure| {
+            failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied)
+        })
     }
 
     /// Runs an idempotent script; runs it once more if the connection is lost.
@@ -114,11 +134,15 @@ impl Engine {
         script: &Script,
         call: &Call,
     ) -> Result<Value> {
-        let answer = match self.attempt(script, call).await {
-            Err(failure) if failure.is_lost_connection() => self.attempt(script, call).await,
-            answer => answer,
-        };
+        let answer = self.attempt_twice(script, call, Effect::Writes).await;
         answer.map_err(|failure| failure.into_error(operation).with_idempotent(true))
+    }
+
+    async fn attempt_twice(&self, script: &Script, call: &Call, effect: Effect) -> Fallible<Value> {
+        match self.attempt(script, call, effect).await {
+            Err(failure) if failure.is_lost_connection() => self.attempt(script, call, effect).await,
+            answer => answer,
+        }
     }
 
     /// Sends a read-only command to the server that holds the key; sends it once more if the connection is
@@ -134,7 +158,7 @@ impl Engine {
     }
 
     /// As `fetch`, for commands on keys in one slot. They do not see one snapshot. Returns `None` if the slot
-    /// moved or is moving.
+    /// or the primary moved.
     pub(crate) async fn fetch_each<const N: usize>(
         &self,
         operation: &'static str,
@@ -147,7 +171,11 @@ impl Engine {
             answers => answers,
         };
         match (&*self.inner.topology, answers) {
-            (Topology::Cluster(_), Err(failure)) if failure.remedy() != Remedy::None => Ok(None),
+            (Topology::Cluster(_) | Topology::Sentinel(_), Err(failure))
+                if failure.remedy() != Remedy::None =>
+            {
+                Ok(None)
+            }
             (_, Err(failure)) => {
                 Err(failure.into_error(operation).with_idempotent(true).with_outcome(Outcome::NotApplied))
             }
@@ -183,6 +211,7 @@ impl Engine {
         let open = match &*self.inner.topology {
             Topology::Single(node) => usize::from(node.is_connected()),
             Topology::Cluster(cluster) => cluster.connections(),
+            Topology::Sentinel(sentinels) => usize::from(sentinels.is_connected()),
         };
         Pool { open: u32::try_from(open).unwrap_or(u32::MAX), in_use: None, max: None, closed: false }
     }
@@ -193,14 +222,17 @@ impl Engine {
         match &*self.inner.topology {
             Topology::Single(node) => node.close().await,
             Topology::Cluster(cluster) => cluster.close().await,
+            Topology::Sentinel(sentinels) => sentinels.close().await,
         }
     }
 
-    async fn attempt(&self, script: &Script, call: &Call) -> Fallible<Value> {
+    async fn attempt(&self, script: &Script, call: &Call, effect: Effect) -> Fallible<Value> {
         let (key, script) = (call.first_key(), script.at(self.inner.format));
-        match self.inner.topology.exchange(key, &script.by_hash(call)).await {
+        let confirmed_by = if effect == Effect::Writes { self.inner.topology.confirmed_by() } else { 0 };
+        let topology = &self.inner.topology;
+        match topology.exchange_confirmed(key, &script.by_hash(call), confirmed_by).await {
             Err(failure) if failure.is_unknown_script() => {
-                self.inner.topology.exchange(key, &script.by_text(call)).await
+                topology.exchange_confirmed(key, &script.by_text(call), confirmed_by).await
             }
             answer => answer,
         }
@@ -215,6 +247,7 @@ impl Topology {
                 cluster.refresh(0).await?;
                 cluster.durability().await
             }
+            Self::Sentinel(sentinels) => sentinels.examine().await,
             Self::Single(node) => {
                 let info = node.shared().await?.info;
                 if info.clustered {
@@ -231,6 +264,7 @@ impl Topology {
         match self {
             Self::Single(node) => Ok(vec![Arc::clone(node)]),
             Self::Cluster(cluster) => cluster.holders(),
+            Self::Sentinel(sentinels) => Ok(vec![sentinels.primary()?]),
         }
     }
 
@@ -239,57 +273,15 @@ impl Topology {
         match self {
             Self::Single(node) => Ok(Arc::clone(node)),
             Self::Cluster(cluster) => cluster.holder(slot(key)),
+            Self::Sentinel(sentinels) => sentinels.primary(),
         }
     }
 
-    /// Sends a command to the server that holds the key.
-    async fn exchange(&self, key: &[u8], command: &Cmd) -> Fallible<Value> {
+    /// Returns the number of replicas that confirm each write.
+    fn confirmed_by(&self) -> u32 {
         match self {
-            Self::Single(node) => node.send(command).await,
-            Self::Cluster(cluster) => exchange_in_cluster(cluster, slot(key), command).await,
-        }
-    }
-}
-
-/// Sends a command to the server that holds the slot, and follows redirections. It follows only replies that
-/// prove that nothing was done. The caller decides what a lost connection means.
-async fn exchange_in_cluster(cluster: &Cluster, slot: u16, command: &Cmd) -> Fallible<Value> {
-    let until = Instant::now() + SEARCH_MAX;
-    let mut asked: Option<String> = None;
-    loop {
-        let number = cluster.number();
-        let answer = match asked.take() {
-            Some(address) => match cluster.named(&address) {
-                Ok(node) => node.send_asking(command).await,
-                Err(failure) => Err(failure),
-            },
-            None => match cluster.holder(slot) {
-                Ok(node) => node.send(command).await,
-                Err(failure) => Err(failure),
-            },
-        };
-        let failure = match answer {
-            Err(failure) => failure,
-            answer => return answer,
-        };
-        let remedy = failure.remedy();
-        if Instant::now() >= until {
-            // Connecting to a lost server may have used all the time; the next call must find its successor.
-            if remedy == Remedy::Moved {
-                let _ = cluster.refresh(number).await;
-            }
-            return Err(failure);
-        }
-        match remedy {
-            Remedy::None => return Err(failure),
-            Remedy::Ask(address) => asked = Some(address),
-            Remedy::Wait => tokio::time::sleep(SEARCH_PAUSE).await,
-            Remedy::Moved => {
-                let moved_in_answer = matches!(failure, Failure::Sent(_));
-                if cluster.refresh(number).await.is_err() || !moved_in_answer {
-                    tokio::time::sleep(SEARCH_PAUSE).await;
-                }
-            }
+            Self::Single(_) | Self::Cluster(_) => 0,
+            Self::Sentinel(sentinels) => sentinels.confirmed_by(),
         }
     }
 }

@@ -7,8 +7,8 @@ use redis::{ErrorKind as Reported, RedisError, ServerErrorKind};
 use super::script::formats;
 
 const NOT_ALLOWED: &str = "the user does not have permission for a command or a key; grant `~larder:* \
-                           &larder:* +@all -@admin \
-     +info +config|get`";
+                           &larder:* +@all -@admin +info +config|get`, with the URL's `key_prefix` for \
+                           `larder:` if it has one";
 
 /// A failure inside a call: an error of the contract, of the server or of the connection.
 #[derive(Debug)]
@@ -47,6 +47,11 @@ impl Failure {
     /// Returns true if the server has not cached the script yet.
     pub(crate) fn is_unknown_script(&self) -> bool {
         matches!(self, Self::Sent(error) if error.kind() == Reported::Server(ServerErrorKind::NoScript))
+    }
+
+    /// Returns true if the server refused a write because too few replicas are connected.
+    pub(crate) fn is_without_replicas(&self) -> bool {
+        matches!(self, Self::Sent(error) if error.code() == Some("NOREPLICAS"))
     }
 
     /// Returns true if the connection was lost, so that a read may be sent again.
@@ -189,7 +194,11 @@ fn from_server(error: &RedisError, operation: &'static str, connecting: bool) ->
         "OOM" => {
             (ResourceExhausted, "the server's `maxmemory` is reached; raise it or erase data", NotApplied)
         }
-        "READONLY" => (Unavailable, "the server is a replica; name the primary in the URL", NotApplied),
+        "READONLY" => (
+            Unavailable,
+            "the server is a replica; name the primary in the URL, or the sentinels with `redis+sentinel://`",
+            NotApplied,
+        ),
         "LOADING" => (Unavailable, "the server is still loading its data; try again in a moment", NotApplied),
         "MISCONF" => {
             (Unavailable, "the server cannot write to its disk and rejects writes; check its log", NotApplied)

@@ -60,7 +60,7 @@ impl RedisHistoryProvider {
     }
 
     fn address(&self, thread: &Thread) -> Address {
-        Address::new(&self.namespace, thread)
+        Address::new(self.engine.prefix(), &self.namespace, thread)
     }
 
     /// Reads messages, which counts as a use of the thread.

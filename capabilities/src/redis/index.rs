@@ -24,7 +24,7 @@ use redis::Value;
 
 use super::decode;
 use super::engine::Engine;
-use super::key::Entity;
+use super::key::{Entity, KeyPrefix};
 use super::script::{Call, Script};
 
 /// The maximum number of registrations of one write. Each further one means that an erasure came in between.
@@ -99,19 +99,20 @@ static FORGET: LazyLock<Script> = LazyLock::new(|| {
 pub(crate) struct Index {
     kind: &'static str,
     namespace: Namespace,
+    prefix: KeyPrefix,
     place: Entity,
 }
 
 impl Index {
     /// Creates the index. `kind` is a word of this program: `kv`, `history`, `tasks`.
-    pub(crate) fn new(kind: &'static str, namespace: &Namespace) -> Self {
-        let place = Entity::new("index", &[kind, namespace.as_str()]);
-        Self { kind, namespace: namespace.clone(), place }
+    pub(crate) fn new(prefix: &KeyPrefix, kind: &'static str, namespace: &Namespace) -> Self {
+        let place = prefix.entity("index", &[kind, namespace.as_str()]);
+        Self { kind, namespace: namespace.clone(), prefix: prefix.clone(), place }
     }
 
     /// Returns the entity with this name.
     pub(crate) fn entity(&self, name: &str) -> Entity {
-        Entity::new(self.kind, &[self.namespace.as_str(), name])
+        self.prefix.entity(self.kind, &[self.namespace.as_str(), name])
     }
 
     fn call(&self) -> Call {

@@ -42,7 +42,7 @@ pub struct RedisKeyValueStore {
 
 impl RedisKeyValueStore {
     pub(crate) fn new(engine: Engine, namespace: Namespace) -> Self {
-        let index = Index::new("kv", &namespace);
+        let index = Index::new(engine.prefix(), "kv", &namespace);
         Self { engine, namespace, index }
     }
 }

@@ -41,7 +41,7 @@ impl Redis {
     /// Returns the task store of `namespace`.
     #[must_use]
     pub fn tasks(&self, namespace: Namespace) -> RedisTaskStore {
-        let index = Index::new("tasks", &namespace);
+        let index = Index::new(self.engine.prefix(), "tasks", &namespace);
         RedisTaskStore { engine: self.engine.clone(), index, namespace }
     }
 }

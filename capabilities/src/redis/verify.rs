@@ -10,7 +10,7 @@ use larder_kernel::{AgentId, BucketName, Namespace, Result, SessionId};
 
 use super::config::RedisConfig;
 use super::engine::Engine;
-use super::key::Entity;
+use super::key::KeyPrefix;
 use super::reader::{Hash, Place, Reader, text_of};
 use super::script::FORMAT;
 use super::{history, index, key_value, task};
@@ -18,8 +18,6 @@ use crate::verify::{Fault, FaultKind, Faults, OPERATION, Verified};
 
 /// The number of readings of data that other programs change.
 const ATTEMPTS_MAX: u32 = 8;
-/// The beginning of every key.
-const BEGIN: &[u8] = b"larder:{";
 
 /// Verifies the server or cluster.
 ///
@@ -43,14 +41,14 @@ enum Kind {
 
 async fn all(engine: &Engine, faults: &Faults) -> Result<()> {
     let mut places: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>> = BTreeMap::new();
-    for key in engine.scan(OPERATION, &[BEGIN, b"*"].concat()).await? {
+    for key in engine.scan(OPERATION, &[&engine.prefix().begin()[..], b"*"].concat()).await? {
         match split(&key) {
             Some((tag, part)) => _ = places.entry(tag.to_vec()).or_default().insert(part.to_vec()),
             None => faults.add(foreign(&key)),
         }
     }
     for (tag, parts) in places {
-        let Some((kind, name)) = kind(&tag) else {
+        let Some((kind, name)) = kind(engine.prefix(), &tag) else {
             faults.add(foreign(&tag));
             continue;
         };
@@ -69,16 +67,16 @@ async fn check(engine: &Engine, kind: &Kind, place: &Place, faults: &Faults) -> 
         let before = state(&reader, kind, place).await?;
         match kind {
             Kind::Thread(namespace, agent, session) => {
-                let index = Entity::new("threads", &[namespace.as_str()]);
+                let index = engine.prefix().entity("threads", &[namespace.as_str()]);
                 let name = format!("{}\0{}", agent.as_str(), session.as_str());
                 history::verify::check(&reader, place, &index, &name, &before).await?;
             }
             Kind::Bucket(namespace, bucket) => {
-                let index = Entity::new("index", &["kv", namespace.as_str()]);
+                let index = engine.prefix().entity("index", &["kv", namespace.as_str()]);
                 key_value::verify::check(&reader, place, &index, bucket.as_str(), &before).await?;
             }
             Kind::Conversation(namespace, conversation) => {
-                let index = Entity::new("index", &["tasks", namespace.as_str()]);
+                let index = engine.prefix().entity("index", &["tasks", namespace.as_str()]);
                 task::verify::check(&reader, place, &index, conversation.as_str(), &before).await?;
             }
             Kind::Index(kind) => index::verify::check(&reader, place, kind == "threads").await?,
@@ -129,8 +127,8 @@ fn split(key: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns the content of a hash tag, and its name in words. `None` if these stores do not write the tag.
-fn kind(tag: &[u8]) -> Option<(Kind, String)> {
-    let inner = std::str::from_utf8(tag.strip_prefix(BEGIN)?.strip_suffix(b"}")?).ok()?;
+fn kind(prefix: &KeyPrefix, tag: &[u8]) -> Option<(Kind, String)> {
+    let inner = std::str::from_utf8(tag.strip_prefix(&prefix.begin()[..])?.strip_suffix(b"}")?).ok()?;
     let mut fields = inner.split(':');
     let word = fields.next()?;
     let ids = fields.map(unescape).collect::<Option<Vec<String>>>()?;
@@ -162,7 +160,7 @@ fn kind(tag: &[u8]) -> Option<(Kind, String)> {
         _ => return None,
     };
     // Only the spelling that these stores produce is a name of theirs.
-    (Entity::new(word, &ids).part("") == [tag, b":"].concat()).then_some((kind, name))
+    (prefix.entity(word, &ids).part("") == [tag, b":"].concat()).then_some((kind, name))
 }
 
 /// Reverses the escapes of an id.
@@ -185,16 +183,18 @@ mod tests {
     #[test]
     fn a_tag_is_read_as_it_was_written() {
         for ids in [["n", "a:b", "}{%"], ["n", "é\u{1} x", "%7D"]] {
-            let tag = Entity::new("thread", &ids).part("head");
+            let prefix = KeyPrefix::new("test", "app:").unwrap();
+            let tag = prefix.entity("thread", &ids).part("head");
             let (tag, part) = split(&tag).unwrap();
             assert_eq!(part, b"head");
-            let (_, name) = kind(tag).unwrap();
+            let (_, name) = kind(&prefix, tag).unwrap();
+            assert!(kind(&KeyPrefix::default(), tag).is_none());
             assert_eq!(name, format!("thread {} {}/{}", ids[0], ids[1], ids[2]));
         }
         for foreign in
             ["larder:{poem:n:x}", "larder:{kv:n}", "larder:{kv:n:%6b}", "larder:{kv:n:%z}", "larder:{}"]
         {
-            assert!(kind(foreign.as_bytes()).is_none(), "{foreign}");
+            assert!(kind(&KeyPrefix::default(), foreign.as_bytes()).is_none(), "{foreign}");
         }
     }
 }

@@ -26,6 +26,7 @@ impl Server {
             "postgres" => "LARDER_PG_PORT",
             "redis" => "LARDER_REDIS_PORT",
             "redis-cluster" => "LARDER_REDIS_CLUSTER_PORT",
+            "valkey" => "LARDER_VALKEY_PORT",
             "garage" => "LARDER_GARAGE_PORT",
             "s3s" => "LARDER_S3S_PORT",
             "age" => "LARDER_AGE_PORT",

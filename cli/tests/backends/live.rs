@@ -5,6 +5,8 @@
 //! has a variable and does not reply fails.
 #![allow(clippy::expect_used)]
 
+mod prefix;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use larder_cli::url;
 use larder_conformance::{RunOptions, mimic};
 use larder_kernel::ErrorKind;
 use libtest_mimic::{Arguments, Trial};
+use tokio::runtime::Runtime;
 
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut arguments = arguments.clone();
@@ -28,30 +31,53 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     for service in &SERVICES {
         trials.extend(of_service(service, &runtime, scratch.path(), &options, required));
     }
+    // The user exists until the tests have ended.
+    let user = prefix::User::create();
+    match &user {
+        Some(Ok(user)) => trials.extend(user.trials(&runtime, scratch.path(), &options)),
+        Some(Err(error)) => {
+            trials.extend(absent(prefix::NAME, "it does not answer", error.to_string(), false))
+        }
+        None => {}
+    }
     crate::groups::run("live", &arguments, trials)
 }
 
 /// Returns the cases on one service, or one test that says why they are missing.
 fn of_service(
     service: &Service,
-    runtime: &Arc<tokio::runtime::Runtime>,
+    runtime: &Arc<Runtime>,
     scratch: &Path,
     options: &RunOptions,
     required: bool,
 ) -> Vec<Trial> {
-    let absent = |why: String, reason: String, ignored: bool| {
-        let trial = Trial::test(format!("{}::{why}", service.name), move || Err(reason.into()));
-        vec![trial.with_ignored_flag(ignored)]
-    };
     let Ok(address) = std::env::var(service.variable) else {
-        return absent(format!("{} is not set", service.variable), "start it first".to_owned(), !required);
+        let why = format!("{} is not set", service.variable);
+        return absent(service.name, &why, "start it first".to_owned(), !required);
     };
-    let opened = runtime.block_on(url::named(&Registry::default(), service.name, &address, scratch));
+    of_url(service.name, &address, runtime, scratch, options, required)
+}
+
+/// Returns the cases on the backend of a URL, or one test that says why they are missing.
+fn of_url(
+    name: &str,
+    url: &str,
+    runtime: &Arc<Runtime>,
+    scratch: &Path,
+    options: &RunOptions,
+    required: bool,
+) -> Vec<Trial> {
+    let opened = runtime.block_on(url::named(&Registry::default(), name, url, scratch));
     match opened.and_then(|harness| mimic::trials(runtime, &harness, options)) {
         Ok(trials) => trials,
         Err(error) if error.kind() == ErrorKind::Unsupported => {
-            absent("its backend is not in this build".to_owned(), error.to_string(), !required)
+            absent(name, "its backend is not in this build", error.to_string(), !required)
         }
-        Err(error) => absent("it does not answer".to_owned(), error.to_string(), false),
+        Err(error) => absent(name, "it does not answer", error.to_string(), false),
     }
+}
+
+fn absent(name: &str, why: &str, reason: String, ignored: bool) -> Vec<Trial> {
+    let trial = Trial::test(format!("{name}::{why}"), move || Err(reason.into()));
+    vec![trial.with_ignored_flag(ignored)]
 }

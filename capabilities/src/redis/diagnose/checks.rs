@@ -3,7 +3,7 @@
 use larder_kernel::Durability;
 
 use super::super::config::RedisConfig;
-use super::super::engine::{Info, SERVER_VERSION_MAJOR_MIN, durability};
+use super::super::engine::{Info, SERVER_VERSION_MAJOR_MIN, durability, replicated};
 use crate::diagnose::Check;
 
 const VERSION: &str = "the scripts need Redis 7.0";
@@ -15,16 +15,22 @@ const REPLICAS: &str = "a replica replaces a failed server, without the writes t
 const CONNECTIONS: &str = "a server without a free connection rejects the program";
 const TLS: &str = "without TLS, anyone on the network can read and change the stored data and the password";
 
-fn number(info: &Info<'_>, name: &str) -> u64 {
+pub(super) fn number(info: &Info<'_>, name: &str) -> u64 {
     info.get(name).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 pub(super) fn version(info: &Info<'_>) -> Check {
-    let numbers: Vec<u64> =
-        info.get("redis_version").unwrap_or_default().split('.').map_while(|n| n.parse().ok()).collect();
-    let shown: Vec<String> = numbers.iter().map(u64::to_string).collect();
-    let seen = format!("Redis {}", shown.join("."));
-    if numbers.first().copied().unwrap_or(0) < SERVER_VERSION_MAJOR_MIN {
+    let numbers = |name| -> Vec<u64> {
+        info.get(name).unwrap_or_default().split('.').map_while(|n| n.parse().ok()).collect()
+    };
+    // Valkey also reports the version of Redis with which it is compatible.
+    let (product, own) = match numbers("valkey_version") {
+        own if own.is_empty() => ("Redis", numbers("redis_version")),
+        own => ("Valkey", own),
+    };
+    let shown: Vec<String> = own.iter().map(u64::to_string).collect();
+    let seen = format!("{product} {}", shown.join("."));
+    if numbers("redis_version").first().copied().unwrap_or(0) < SERVER_VERSION_MAJOR_MIN {
         Check::fail("server_version", seen, VERSION, "upgrade the server to Redis 7.0 or newer")
     } else {
         Check::ok("server_version", seen, VERSION)
@@ -71,17 +77,33 @@ pub(super) fn full(info: &Info<'_>) -> Option<Check> {
     })
 }
 
-pub(super) fn survives(info: &Info<'_>, settings: &[(String, String)]) -> Check {
+/// With sentinels, the durability is that of a primary which one of the replicas that they have seen may
+/// replace.
+pub(super) fn survives(info: &Info<'_>, settings: &[(String, String)], of_sentinels: Option<u32>) -> Check {
     let setting = |name: &str| settings.iter().find(|(key, _)| *key == name).map(|(_, value)| &**value);
     let log = info.get("aof_enabled") == Some("1");
     let flush = setting("appendfsync")
         .and_then(|flush| ["always", "everysec", "no"].into_iter().find(|word| *word == flush));
-    let survives = durability(log, flush, setting("no-appendfsync-on-rewrite"));
-    let seen = format!(
-        "appendonly {}, appendfsync {}: {survives}",
+    let of_files = durability(log, flush, setting("no-appendfsync-on-rewrite"));
+    let files = format!(
+        "appendonly {}, appendfsync {}",
         if log { "yes" } else { "no" },
         flush.unwrap_or("cannot be read")
     );
+    if let Some(seen) = of_sentinels {
+        let needed = setting("min-replicas-to-write").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let connected = u32::try_from(number(info, "connected_slaves")).unwrap_or(u32::MAX);
+        let replicas = connected.max(seen);
+        let survives = replicated(of_files, needed, replicas);
+        let seen = format!("{files}, min-replicas-to-write {needed}, {replicas} replicas: {survives}");
+        let advice = "set `min-replicas-to-write` to the number of replicas, `appendonly yes` and \
+                      `appendfsync always` on every server, or store only data that a failover may lose";
+        return match survives {
+            Durability::None => Check::warn("durability", seen, DURABLE, advice),
+            _ => Check::ok("durability", seen, DURABLE),
+        };
+    }
+    let (survives, seen) = (of_files, format!("{files}: {of_files}"));
     let advice = "set `appendonly yes` and `appendfsync always`, or store only data that may be lost";
     match survives {
         Durability::Power => Check::ok("durability", seen, DURABLE),
@@ -199,6 +221,8 @@ mod tests {
         }
         assert_eq!(full(&Info("used_memory:96\r\nmaxmemory:100\r\n")).map(|check| check.status), Some(Fail));
         assert_eq!(full(&Info("used_memory:96\r\nmaxmemory:0\r\n")), None);
+        let valkey = Info("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n");
+        assert_eq!((version(&valkey).status, &*version(&valkey).seen), (Fine, "Valkey 8.1.1"));
         assert_eq!(files(&Info("aof_last_write_status:err\r\n")).status, Fail);
     }
 
@@ -206,11 +230,24 @@ mod tests {
     fn only_a_log_with_a_flush_per_write_is_ok() {
         for (log, flush, status) in [("1", "always", Fine), ("1", "everysec", Warn), ("0", "always", Warn)] {
             let text = format!("aof_enabled:{log}\r\n");
-            let check = survives(&Info(&text), &settings(flush));
+            let check = survives(&Info(&text), &settings(flush), None);
             assert_eq!(check.status, status, "{check:?}");
         }
         // A setting is never repeated as the server wrote it.
-        let check = survives(&Info("aof_enabled:1\r\n"), &settings("s3cret"));
+        let check = survives(&Info("aof_enabled:1\r\n"), &settings("s3cret"), None);
         assert!(!check.seen.contains("s3cret") && check.status == Warn, "{check:?}");
+    }
+
+    #[test]
+    fn sentinels_keep_what_every_replica_confirms() {
+        let cases =
+            [("0", 1, 1, Warn), ("1", 1, 1, Fine), ("1", 2, 1, Warn), ("1", 1, 2, Warn), ("2", 2, 2, Fine)];
+        for (needed, connected, seen, status) in cases {
+            let text = format!("aof_enabled:1\r\nconnected_slaves:{connected}\r\n");
+            let mut settings = settings("always");
+            settings.push(("min-replicas-to-write".to_owned(), needed.to_owned()));
+            let check = survives(&Info(&text), &settings, Some(seen));
+            assert_eq!(check.status, status, "{check:?}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use larder_kernel::{Durability, Error, ErrorKind, Outcome, Result};
 use redis::aio::MultiplexedConnection;
@@ -12,8 +12,8 @@ use redis::{
 };
 
 use super::dedicated_connection::DedicatedConnection;
-use super::server_info::{SendCommand, ServerInfo, examine};
-use crate::redis::config::{Address, RedisConfig, Servers};
+use super::server_info::{SendCommand, ServerInfo, examine, replicated};
+use crate::redis::config::{Address, RedisConfig};
 use crate::redis::failure::{Failure, Fallible};
 
 const OPERATION: &str = "redis.open";
@@ -27,6 +27,8 @@ pub(crate) struct Connector {
     certificates: Option<TlsCertificates>,
     /// The rank of the durability that the stores declared. A server with weaker durability is rejected.
     declared: AtomicU8,
+    /// The number of replicas that confirm each write of the stores; 0 if writes do not wait.
+    confirmed_by: AtomicU32,
 }
 
 /// The shared connection, with the settings of its server.
@@ -51,7 +53,7 @@ impl Connector {
                 Some(TlsCertificates { client_tls: None, root_cert: Some(read_certificates(path).await?) })
             }
         };
-        Ok(Self { config, certificates, declared: AtomicU8::new(0) })
+        Ok(Self { config, certificates, declared: AtomicU8::new(0), confirmed_by: AtomicU32::new(0) })
     }
 
     pub(crate) fn config(&self) -> &RedisConfig {
@@ -63,24 +65,41 @@ impl Connector {
         self.declared.store(rank(durability), Ordering::Relaxed);
     }
 
+    /// Sets the number of replicas that confirm each write.
+    pub(super) fn confirm_by(&self, replicas: u32) {
+        self.confirmed_by.store(replicas, Ordering::Relaxed);
+    }
+
+    pub(super) fn confirmed_by(&self) -> u32 {
+        self.confirmed_by.load(Ordering::Relaxed)
+    }
+
     /// Returns a client for one server.
     pub(crate) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Fallible<Client> {
-        let (host, port) = address.clone();
-        let addr = if self.config.tls {
-            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
-        } else {
-            ConnectionAddr::Tcp(host, port)
-        };
+        let login = self.login(protocol).set_db(self.config.servers.database());
+        self.client_with(address, login)
+    }
+
+    /// Returns the settings of a login with the user and the password of the URL.
+    pub(super) fn login(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
         let mut login = RedisConnectionInfo::default().set_protocol(protocol);
-        if let Servers::Single(_, database) = &self.config.servers {
-            login = login.set_db(*database);
-        }
         if let Some(user) = &self.config.user {
             login = login.set_username(user);
         }
         if let Some(password) = &self.config.password {
             login = login.set_password(password);
         }
+        login
+    }
+
+    /// Returns a client that logs in as given.
+    pub(super) fn client_with(&self, address: &Address, login: RedisConnectionInfo) -> Fallible<Client> {
+        let (host, port) = address.clone();
+        let addr = if self.config.tls {
+            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+        } else {
+            ConnectionAddr::Tcp(host, port)
+        };
         let info = addr.into_connection_info().map_err(Failure::Connect)?.set_redis_settings(login);
         let client = match &self.certificates {
             Some(certificates) => Client::build_with_tls(info, certificates.clone()),
@@ -122,9 +141,21 @@ impl Connector {
         }
     }
 
-    /// Rejects a server that is less durable than the stores declared.
+    /// Rejects a server that is less durable than the stores declared, and a replica that a sentinel still
+    /// named as the primary.
     async fn examine(&self, connection: &mut impl SendCommand) -> Fallible<ServerInfo> {
-        let info = examine(connection).await?;
+        let mut info = examine(connection).await?;
+        if self.config.servers.is_sentinel() {
+            if !info.primary {
+                return Err(demoted().into());
+            }
+            // Writes still wait for as many replicas as the first server required.
+            let needed = match self.confirmed_by() {
+                0 => info.replicas_needed,
+                waited => info.replicas_needed.min(waited),
+            };
+            info.durability = replicated(info.durability, needed, info.replicas);
+        }
         if rank(info.durability) < self.declared.load(Ordering::Relaxed) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -161,6 +192,12 @@ impl SendCommand for MultiplexedConnection {
         // The driver returns an error reply as a value.
         self.send_packed_command(command).await.and_then(Value::extract_error)
     }
+}
+
+/// Returns the error for a server that was the primary, or is not yet.
+fn demoted() -> Error {
+    let message = "the server that the sentinels name is a replica; a failover is under way, try again";
+    Error::new(ErrorKind::Unavailable, OPERATION, message).with_outcome(Outcome::NotApplied)
 }
 
 fn rank(durability: Durability) -> u8 {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::resp::RespReader;
 use super::server_info::SendCommand;
-use crate::redis::config::{Address, RedisConfig, Servers};
+use crate::redis::config::{Address, RedisConfig};
 use crate::redis::failure::{Failure, Fallible};
 
 /// The maximum number of dedicated connections to one server. Further concurrent calls use the shared
@@ -55,10 +55,7 @@ impl DedicatedConnection {
         if let Some(password) = &config.password {
             hello.arg("AUTH").arg(config.user.as_deref().unwrap_or("default")).arg(password);
         }
-        let database = match &config.servers {
-            Servers::Single(_, database) => *database,
-            Servers::Cluster(_) => 0,
-        };
+        let database = config.servers.database();
         let mut select = redis::cmd("SELECT");
         select.arg(database);
         connection.send_command(&hello).await.map_err(Failure::Connect)?;

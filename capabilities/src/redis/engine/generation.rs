@@ -48,13 +48,13 @@ impl Engine {
         let failed = |failure: crate::redis::failure::Failure| {
             failure.into_error(OPERATION).with_idempotent(true).with_outcome(Outcome::Unknown)
         };
-        let (mut drawn, mut refused) = (0, None);
+        let (mut drawn, mut refused, begin) = (0, None, self.prefix().begin());
         for node in self.inner.topology.holders().map_err(failed)? {
             let mut cursor = Bytes::from_static(b"0");
             loop {
-                let (next, keys) = scan(&node, &cursor).await.map_err(failed)?;
+                let (next, keys) = scan(&node, &begin, &cursor).await.map_err(failed)?;
                 for key in keys {
-                    match self.renew(key).await {
+                    match self.renew(&begin, key).await {
                         Ok(count) => drawn += count,
                         Err(error) if error.kind() == ErrorKind::Unsupported => refused = Some(error),
                         Err(error) => return Err(error),
@@ -69,8 +69,8 @@ impl Engine {
         refused.map_or(Ok(drawn), Err)
     }
 
-    async fn renew(&self, key: Bytes) -> Result<u64> {
-        let Some(call) = call_of(&key) else { return Ok(0) };
+    async fn renew(&self, begin: &[u8], key: Bytes) -> Result<u64> {
+        let Some(call) = call_of(begin, &key) else { return Ok(0) };
         let script = if call.is_some() { &RENEW } else { &RENEW_DELETED };
         let fields = call.map_or(Call::new(), |(generation, format)| Call::new().arg(generation).arg(format));
         let call = Call::new().key(key).followed_by(&fields);
@@ -80,8 +80,8 @@ impl Engine {
 
 /// Returns the fields of the generation and of the format of a hash. `Some(None)` for the hash of deleted
 /// boards, and `None` for a key without a generation.
-fn call_of(key: &[u8]) -> Option<Option<(&'static str, &'static str)>> {
-    let key = std::str::from_utf8(key).ok()?.strip_prefix("larder:{")?;
+fn call_of(begin: &[u8], key: &[u8]) -> Option<Option<(&'static str, &'static str)>> {
+    let key = std::str::from_utf8(key.strip_prefix(begin)?).ok()?;
     // Names inside the braces contain none.
     let (entity, part) = key.split_once("}:")?;
     match entity.split_once(':')?.0 {
@@ -93,9 +93,10 @@ fn call_of(key: &[u8]) -> Option<Option<(&'static str, &'static str)>> {
     }
 }
 
-async fn scan(node: &NodeConnections, cursor: &[u8]) -> Fallible<(Bytes, Vec<Bytes>)> {
+async fn scan(node: &NodeConnections, begin: &[u8], cursor: &[u8]) -> Fallible<(Bytes, Vec<Bytes>)> {
     let mut scan = redis::cmd("SCAN");
-    scan.arg(cursor).arg("MATCH").arg("larder:{*").arg("COUNT").arg(KEYS_AT_ONCE).arg("TYPE").arg("hash");
+    let pattern = [begin, b"*"].concat();
+    scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(KEYS_AT_ONCE).arg("TYPE").arg("hash");
     let [next, keys] = decode::tuple(node.send(&scan).await?)?;
     let keys: Result<Vec<Bytes>> =
         decode::array(keys)?.into_iter().map(|key: Value| Ok(decode::bytes(key)?.into())).collect();
@@ -104,20 +105,21 @@ async fn scan(node: &NodeConnections, cursor: &[u8]) -> Fallible<(Bytes, Vec<Byt
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::redis::key::Entity;
+    use crate::redis::key::KeyPrefix;
 
     #[test]
     fn the_hashes_with_a_generation_are_found_by_their_keys() {
-        let thread = Entity::new("thread", &["n", "a:}b", "s"]);
+        let prefix = KeyPrefix::new("test", "app:").unwrap();
+        let call_of = |key: &[u8]| super::call_of(&prefix.begin(), key);
+        let thread = prefix.entity("thread", &["n", "a:}b", "s"]);
         assert_eq!(call_of(&thread.part("head")), Some(Some(("g", "f"))));
         assert_eq!(call_of(&thread.part("messages")), None);
         assert_eq!(
-            call_of(&Entity::new("kv", &["n", "b"]).part("meta")),
+            call_of(&prefix.entity("kv", &["n", "b"]).part("meta")),
             Some(Some(("generation", "format")))
         );
-        assert_eq!(call_of(&Entity::new("tasks", &["n", "c"]).part("meta")), Some(None));
-        assert_eq!(call_of(b"larder:{tasks:n:c}:board:a}:b"), Some(Some(("generation", "format"))));
-        assert_eq!(call_of(b"other"), None);
+        assert_eq!(call_of(&prefix.entity("tasks", &["n", "c"]).part("meta")), Some(None));
+        assert_eq!(call_of(b"app:{tasks:n:c}:board:a}:b"), Some(Some(("generation", "format"))));
+        assert_eq!(call_of(b"larder:{tasks:n:c}:meta"), None);
     }
 }

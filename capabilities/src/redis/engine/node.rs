@@ -16,6 +16,7 @@ use super::connector::{Connector, SharedConnection};
 use super::dedicated_connection::{CheckedOut, Checkout, DedicatedPool};
 use crate::redis::config::Address;
 use crate::redis::failure::{Failure, Fallible};
+use crate::redis::key::KeyPrefix;
 
 /// The connections to one server.
 pub(crate) struct NodeConnections {
@@ -35,6 +36,11 @@ impl NodeConnections {
 
     pub(crate) fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Returns the generation of the connections. It grows when they are lost.
+    pub(super) fn generation(&self) -> u64 {
+        self.dedicated.generation()
     }
 
     /// Returns the shared connection, and opens it if none exists. Concurrent calls wait for the same
@@ -116,6 +122,27 @@ impl NodeConnections {
         Ok(replies)
     }
 
+    /// Sends commands together. The replies to the others count only if the first succeeded.
+    pub(super) async fn send_followed(
+        &self,
+        first: &Cmd,
+        [second, third]: [&Cmd; 2],
+    ) -> Fallible<(Value, Fallible<[Value; 2]>)> {
+        let (generation, [first, second, third]) = self.exchange([first, second, third]).await?;
+        let first = self.settle(generation, into_result(first))?;
+        let others = into_result(second).and_then(|second| Ok([second, into_result(third)?]));
+        Ok((first, self.settle(generation, others)))
+    }
+
+    pub(super) fn prefix(&self) -> &KeyPrefix {
+        &self.connector.config().key_prefix
+    }
+
+    /// Returns the time that replicas have to confirm a write: less than the time of a reply.
+    pub(super) fn confirmation_ms(&self) -> u64 {
+        crate::redis::script::millis(self.connector.config().response_timeout / 2).max(1)
+    }
+
     /// Sends commands together on the shared connection, and returns their replies, including errors.
     pub(crate) async fn send_all(&self, commands: Vec<Cmd>) -> Fallible<Vec<Value>> {
         let (shared, count) = (self.shared().await?, commands.len());
@@ -147,7 +174,7 @@ impl NodeConnections {
             }
             let mut connection = shared.connection.clone();
             let answers = connection.send_packed_commands(&all, 0, N).await;
-            (shared.generation, answers.and_then(as_many))
+            (shared.generation, answers.and_then(replies))
         };
         Ok((generation, self.settle(generation, answers)?))
     }
@@ -178,7 +205,7 @@ fn into_result(reply: Value) -> redis::RedisResult<Value> {
     }
 }
 
-fn as_many<const N: usize>(answers: Vec<Value>) -> redis::RedisResult<[Value; N]> {
+fn replies<const N: usize>(answers: Vec<Value>) -> redis::RedisResult<[Value; N]> {
     let count = (redis::ErrorKind::Parse, "each command has one reply");
     <[Value; N]>::try_from(answers).map_err(|_| count.into())
 }

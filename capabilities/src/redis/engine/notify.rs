@@ -21,7 +21,6 @@ use super::Topology;
 use super::connector::Connector;
 use super::watched::{Counters, Followed, Watched};
 use crate::follow::Subscriber;
-use crate::redis::config::Servers;
 use crate::redis::failure::{Failure, Fallible};
 
 /// The pause of the listener before it connects again. Each attempt that fails doubles it.
@@ -127,10 +126,11 @@ async fn listen_once(
     shared: &Shared,
     attempt: usize,
 ) -> Fallible<()> {
-    let address = match (topology, &connector.config().servers) {
-        (Topology::Cluster(cluster), _) => cluster.known().into_iter().cycle().nth(attempt % 1_000),
-        (Topology::Single(_), Servers::Single(address, _)) => Some(address.clone()),
-        (Topology::Single(_), Servers::Cluster(_)) => None,
+    let address = match topology {
+        Topology::Cluster(cluster) => cluster.known().into_iter().cycle().nth(attempt % 1_000),
+        Topology::Single(node) => Some(node.address().clone()),
+        // A replica passes on what its primary announces, so the listener needs not notice a demotion.
+        Topology::Sentinel(sentinels) => sentinels.primary().ok().map(|node| node.address().clone()),
     };
     let Some(address) = address else { return Ok(()) };
     let client = connector.client(&address, ProtocolVersion::RESP2)?;

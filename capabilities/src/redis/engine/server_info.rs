@@ -17,6 +17,12 @@ pub(crate) struct ServerInfo {
     pub(crate) durability: Durability,
     /// True if the server is part of a cluster.
     pub(crate) clustered: bool,
+    /// True if the server is a primary, and not a replica.
+    pub(crate) primary: bool,
+    /// The number of replicas that must be connected for a write: `min-replicas-to-write`.
+    pub(crate) replicas_needed: u32,
+    /// The number of connected replicas.
+    pub(crate) replicas: u32,
 }
 
 /// A connection that sends one command at a time.
@@ -35,6 +41,7 @@ pub(crate) async fn examine(connection: &mut impl SendCommand) -> Fallible<Serve
     info.check()?;
     let mut ask = Cmd::new();
     ask.arg("CONFIG").arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
+    ask.arg("min-replicas-to-write");
     // Without the right to read them, as on most hosted servers, the weakest durability is assumed.
     let settings = match connection.send_command(&ask).await {
         Ok(answer) => decode::pairs(answer)?,
@@ -49,6 +56,9 @@ pub(crate) async fn examine(connection: &mut impl SendCommand) -> Fallible<Serve
             setting("no-appendfsync-on-rewrite"),
         ),
         clustered: info.get("cluster_enabled") == Some("1"),
+        primary: info.get("role") == Some("master"),
+        replicas_needed: number(setting("min-replicas-to-write")).unwrap_or(0),
+        replicas: number(info.get("connected_slaves")).unwrap_or(u32::MAX),
     })
 }
 
@@ -84,6 +94,18 @@ impl<'a> Info<'a> {
     }
 }
 
+fn number(text: Option<&str>) -> Option<u32> {
+    text?.parse().ok()
+}
+
+/// Returns the durability of a primary that sentinels may replace with one of its replicas. Only a write that
+/// every replica confirmed is certain to be on the next primary. So `min-replicas-to-write` must be the
+/// number of replicas or more, and each write waits for as many. A replica confirms data that it has
+/// received and not yet flushed. The server may restart before the sentinels notice, so its files count too.
+pub(crate) fn replicated(of_files: Durability, needed: u32, connected: u32) -> Durability {
+    if needed > 0 && connected <= needed { of_files.min(Durability::Process) } else { Durability::None }
+}
+
 /// Returns the durability for these settings. With `everysec`, the server holds acknowledged writes back from
 /// the operating system for up to two seconds while a flush is running. So they are lost if its process
 /// crashes. With `no` and `always` it never holds them back.
@@ -111,6 +133,24 @@ mod tests {
             (false, Some("always"), Some("no"), Durability::None),
         ] {
             assert_eq!(durability(log, flush, rewrite), expected);
+        }
+    }
+
+    #[test]
+    fn a_failover_loses_writes_unless_every_replica_confirms_them() {
+        use Durability::{None, Power, Process};
+        for (of_files, needed, connected, expected) in [
+            (Power, 0, 0, None),
+            (Power, 0, 2, None),
+            (Power, 1, 2, None),
+            (Power, 1, 1, Process),
+            (Process, 2, 2, Process),
+            // No write succeeds until a replica is back.
+            (Power, 1, 0, Process),
+            (None, 1, 1, None),
+            (Power, 1, u32::MAX, None),
+        ] {
+            assert_eq!(replicated(of_files, needed, connected), expected, "{of_files} {needed} {connected}");
         }
     }
 

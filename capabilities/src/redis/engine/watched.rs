@@ -145,9 +145,7 @@ impl Watched {
 
     /// Reacts to a look that failed.
     async fn failed(&self, topology: &Topology, failure: Failure) {
-        if let Topology::Cluster(cluster) = topology {
-            let _ = cluster.refresh(cluster.number()).await;
-        }
+        topology.search().await;
         let kind = failure.into_error(OPERATION).kind();
         // Nothing is known of a slow server, and the next look may succeed. Otherwise each subscription
         // reads, and reports the failure.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use larder_kernel::{AgentId, FencingToken, Namespace, SessionId, Thread};
 
-use super::super::key::Entity;
+use super::super::key::{Entity, KeyPrefix};
 use super::super::script::Call;
 
 /// A thread's entity, and its name in the index of its namespace.
@@ -14,10 +14,10 @@ pub(super) struct Address {
 }
 
 impl Address {
-    pub(super) fn new(namespace: &Namespace, thread: &Thread) -> Self {
+    pub(super) fn new(prefix: &KeyPrefix, namespace: &Namespace, thread: &Thread) -> Self {
         let (agent, session) = (thread.agent.as_str(), thread.session.as_str());
         Self {
-            place: Entity::new("thread", &[namespace.as_str(), agent, session]),
+            place: prefix.entity("thread", &[namespace.as_str(), agent, session]),
             name: Bytes::from(format!("{agent}\0{session}")),
         }
     }

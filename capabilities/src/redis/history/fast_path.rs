@@ -48,14 +48,17 @@ impl FastAppendCache {
 mod tests {
     use larder_kernel::{Namespace, Thread};
 
+    use super::super::super::key::KeyPrefix;
     use super::*;
 
     #[test]
     fn the_cache_holds_a_limited_number_of_threads() {
         let cache = FastAppendCache::default();
         let namespace = Namespace::new("n").unwrap();
-        let address =
-            |number: usize| Address::new(&namespace, &Thread::new("a", format!("s{number}")).unwrap());
+        let prefix = KeyPrefix::default();
+        let address = |number: usize| {
+            Address::new(&prefix, &namespace, &Thread::new("a", format!("s{number}")).unwrap())
+        };
         (0..THREADS_MAX).for_each(|number| cache.insert(&address(number)));
         assert!(cache.contains(&address(0)) && cache.contains(&address(THREADS_MAX - 1)));
         cache.remove(&address(0));

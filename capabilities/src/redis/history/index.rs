@@ -59,7 +59,7 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn new(engine: Engine, namespace: Namespace) -> Self {
-        let place = Entity::new("threads", &[namespace.as_str()]);
+        let place = engine.prefix().entity("threads", &[namespace.as_str()]);
         Self { engine, namespace, place }
     }
 
@@ -175,7 +175,7 @@ impl Index {
 
     fn address(&self, operation: &'static str, name: &[u8]) -> Result<Address> {
         let thread = named(name).ok_or_else(|| corrupt(operation))?;
-        Ok(Address::new(&self.namespace, &thread))
+        Ok(Address::new(self.engine.prefix(), &self.namespace, &thread))
     }
 
     /// Removes threads without messages from the listing.
