@@ -8,6 +8,8 @@
 ['Hello']
 
 Each method has a twin for ``asyncio``, whose name begins with ``a``: ``await larder.aopen(url)``.
+
+``python -m larder.mcp`` is an MCP server.
 """
 
 from larder._blobs import BlobInfo, Blobs, BlobVersion, PresignedUrl

@@ -11,6 +11,7 @@ mod graph;
 mod history;
 mod input;
 mod key_value;
+mod mcp;
 mod output;
 mod process;
 mod stores;
@@ -32,6 +33,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<blobs::NativeBlobs>()?;
     module.add_class::<tasks::NativeTasks>()?;
     module.add_class::<checkpoints::NativeCheckpoints>()?;
+    module.add_class::<mcp::NativeMcpServer>()?;
+    module.add_class::<mcp::NativeMcpListener>()?;
     module.add_function(wrap_pyfunction!(stores::open, module)?)?;
     module.add_function(wrap_pyfunction!(process::end_deliveries, module)?)
 }

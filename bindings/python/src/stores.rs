@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use larder::adapters::mcp::McpServer;
 use larder::checkpoint::Checkpointer;
 use larder::{Contract, Error, ErrorKind, Namespace, Registry};
 use pyo3::prelude::*;
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::blobs::NativeBlobs;
 use crate::call::Call;
@@ -16,6 +18,7 @@ use crate::graph::NativeGraph;
 use crate::history::NativeHistory;
 use crate::input::{id, text};
 use crate::key_value::NativeKeyValue;
+use crate::mcp::NativeMcpServer;
 use crate::output;
 use crate::process::{Owned, Process};
 use crate::tasks::NativeTasks;
@@ -175,6 +178,18 @@ impl NativeStores {
             shared: Arc::clone(&self.shared),
             handle: Owned::new(self.shared.process, handle),
         })
+    }
+
+    /// Creates an MCP server over the stores.
+    fn mcp(&self, py: Python<'_>, read_only: bool) -> PyResult<NativeMcpServer> {
+        let stores = self.stores().or_raise(py)?;
+        let mut server = McpServer::new(stores.set().clone());
+        if read_only {
+            server = server.reading_only();
+        }
+        let (process, shared) = (self.shared.process, Arc::clone(&self.shared));
+        let (server, key_value) = (Owned::new(process, server), Owned::new(process, stores.key_value().ok()));
+        Ok(NativeMcpServer { shared, server, key_value, stop: Arc::new(Notify::new()) })
     }
 
     fn namespace(&self, py: Python<'_>) -> PyResult<String> {
