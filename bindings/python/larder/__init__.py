@@ -9,7 +9,8 @@
 
 Each method has a twin for ``asyncio``, whose name begins with ``a``: ``await larder.aopen(url)``.
 
-``python -m larder.mcp`` is an MCP server.
+``larder.toolkit`` has windows of conversations and summaries. ``python -m larder.mcp`` is an MCP
+server.
 """
 
 from larder._blobs import BlobInfo, Blobs, BlobVersion, PresignedUrl

@@ -19,9 +19,9 @@ use crate::stores::Shared;
 use crate::stream::NativeEvents;
 
 /// A thread: the agent and the session.
-type ThreadPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+pub(crate) type ThreadPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 /// A time to live: milliseconds, and `True` if each use restarts it.
-type TtlPair = (u64, bool);
+pub(crate) type TtlPair = (u64, bool);
 
 #[pyclass(frozen, module = "larder._native", name = "History")]
 pub(crate) struct NativeHistory {
@@ -29,23 +29,23 @@ pub(crate) struct NativeHistory {
     pub(crate) handle: Owned<History>,
 }
 
-fn thread((agent, session): &ThreadPair<'_>) -> PyResult<Thread> {
+pub(crate) fn thread((agent, session): &ThreadPair<'_>) -> PyResult<Thread> {
     Ok(Thread::from_ids(id::<AgentId>("agent", agent)?, id::<SessionId>("session", session)?))
 }
 
-fn seq(field: &'static str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Seq>> {
+pub(crate) fn seq(field: &'static str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Seq>> {
     optional(value, |value| position(field, value))
 }
 
-fn ttl(given: Option<TtlPair>) -> Option<Ttl> {
+pub(crate) fn ttl(given: Option<TtlPair>) -> Option<Ttl> {
     given.map(|(ms, refresh)| Ttl::fixed(Duration::from_millis(ms)).with_refresh_on_use(refresh))
 }
 
-fn token(given: Option<Fence>) -> Option<FencingToken> {
+pub(crate) fn token(given: Option<Fence>) -> Option<FencingToken> {
     given.map(|Fence(number)| FencingToken::new(number))
 }
 
-fn idempotency_key(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<IdempotencyKey>> {
+pub(crate) fn idempotency_key(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<IdempotencyKey>> {
     optional(given, |key| id("idempotency_key", key))
 }
 

@@ -5,6 +5,7 @@
 
 mod blobs;
 mod call;
+mod callback;
 mod checkpoints;
 mod errors;
 mod graph;
@@ -17,6 +18,7 @@ mod process;
 mod stores;
 mod stream;
 mod tasks;
+mod toolkit;
 mod vectors;
 
 use pyo3::prelude::*;
@@ -33,6 +35,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<blobs::NativeBlobs>()?;
     module.add_class::<tasks::NativeTasks>()?;
     module.add_class::<checkpoints::NativeCheckpoints>()?;
+    module.add_class::<toolkit::NativeContext>()?;
+    module.add_class::<toolkit::NativePipeline>()?;
+    module.add_class::<toolkit::NativeCompactionAgent>()?;
+    module.add_class::<callback::NativeReply>()?;
+    module.add_function(wrap_pyfunction!(stores::pipeline, module)?)?;
     module.add_class::<mcp::NativeMcpServer>()?;
     module.add_class::<mcp::NativeMcpListener>()?;
     module.add_function(wrap_pyfunction!(stores::open, module)?)?;
