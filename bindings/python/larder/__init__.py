@@ -9,7 +9,7 @@
 
 Each method has a twin for ``asyncio``, whose name begins with ``a``: ``await larder.aopen(url)``.
 
-``larder.toolkit`` has windows of conversations and summaries. ``python -m larder.mcp`` is an MCP
+``larder.toolkit`` has windows of conversations, summaries, transcripts and copies. ``python -m larder.mcp`` is an MCP
 server.
 """
 

@@ -1,4 +1,4 @@
-"""The toolkit for agent runtimes: windows of conversations, and pipelines that shorten them.
+"""The toolkit for agent runtimes: windows of conversations, pipelines that shorten them, transcripts and copies.
 
 >>> import larder
 >>> from larder.toolkit import AgentContext, SlidingWindow
@@ -11,6 +11,7 @@
 
 from larder._callbacks import Model, ModelRequest
 from larder._context import AgentContext, Compacted, CompactionAgent, LimitedWindow, Pipeline
+from larder._copy import Copied, Difference, Digest, acopy, copy
 from larder._strategies import (
     SelectiveToolCall,
     SlidingWindow,
@@ -21,13 +22,26 @@ from larder._strategies import (
     ToolResultTruncation,
     Truncation,
 )
+from larder._transcripts import (
+    Imported,
+    TranscriptFormat,
+    TranscriptReader,
+    TranscriptReport,
+    aimport_transcript,
+    import_transcript,
+    write_transcript,
+)
 from larder._window import ExplainedStep, Resized, Size, WindowExplanation, WindowMessage
 
 __all__ = [
     "AgentContext",
     "Compacted",
     "CompactionAgent",
+    "Copied",
+    "Difference",
+    "Digest",
     "ExplainedStep",
+    "Imported",
     "LimitedWindow",
     "Model",
     "ModelRequest",
@@ -41,7 +55,15 @@ __all__ = [
     "SummarySettings",
     "TokenBudgetComposed",
     "ToolResultTruncation",
+    "TranscriptFormat",
+    "TranscriptReader",
+    "TranscriptReport",
     "Truncation",
     "WindowExplanation",
     "WindowMessage",
+    "acopy",
+    "aimport_transcript",
+    "copy",
+    "import_transcript",
+    "write_transcript",
 ]

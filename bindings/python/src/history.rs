@@ -17,6 +17,7 @@ use crate::output;
 use crate::process::Owned;
 use crate::stores::Shared;
 use crate::stream::NativeEvents;
+use crate::transcripts::{Transcript, import};
 
 /// A thread: the agent and the session.
 pub(crate) type ThreadPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -248,6 +249,23 @@ impl NativeHistory {
         let handle = self.handle(py)?;
         let page = PageRequest::first(limit.0).with_after(after);
         self.shared.encoded(py, async move { handle.provider().list_threads(agent.as_ref(), page).await })
+    }
+
+    /// Appends the messages of a transcript.
+    #[allow(clippy::too_many_arguments)]
+    fn import_transcript(
+        &self,
+        py: Python<'_>,
+        to: ThreadPair<'_>,
+        text: String,
+        digest: String,
+        format: Option<String>,
+        conversation: Option<String>,
+        lossy: bool,
+    ) -> PyResult<Call> {
+        let (thread, handle) = (thread(&to)?, self.handle(py)?);
+        let given = Transcript { text, digest, format, conversation, lossy };
+        self.shared.apart(py, async move { import(&handle, &thread, given).await })
     }
 
     /// Opens a stream of the events after a position.

@@ -19,6 +19,8 @@ mod stores;
 mod stream;
 mod tasks;
 mod toolkit;
+mod transcripts;
+mod transfer;
 mod vectors;
 
 use pyo3::prelude::*;
@@ -39,7 +41,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<toolkit::NativePipeline>()?;
     module.add_class::<toolkit::NativeCompactionAgent>()?;
     module.add_class::<callback::NativeReply>()?;
+    module.add_class::<transcripts::NativeTranscript>()?;
     module.add_function(wrap_pyfunction!(stores::pipeline, module)?)?;
+    module.add_function(wrap_pyfunction!(transcripts::transcript_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(transfer::copy_stores, module)?)?;
     module.add_class::<mcp::NativeMcpServer>()?;
     module.add_class::<mcp::NativeMcpListener>()?;
     module.add_function(wrap_pyfunction!(stores::open, module)?)?;

@@ -12,7 +12,7 @@ PAGES = [HERE.with_name("python.md"), *(folder / "guide/src/python.md" for folde
 def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, capsys):
     page = next(page for page in PAGES if page.exists())
     programs = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 8
+    assert len(programs) == 9
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -28,6 +28,8 @@ def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, ca
         "stored Question 8 about the trip to Oslo.",
         "stored Question 9 about the trip to Oslo.",
         "3",
+        "2",
+        "['history']",
         "{'cities': ['Oslo', 'Basel']}",
         "('users', 'ada') prefs {'theme': 'dark'}",
         "San Francisco",
