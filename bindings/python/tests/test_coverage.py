@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import larder
+from larder import toolkit
 
 ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "kernel/src/storage").exists())
 KERNEL = ROOT / "kernel/src/storage"
@@ -69,7 +70,10 @@ def test_the_package_calls_each_method_of_the_binding():
             assert not unused, f"the package does not call {sorted(unused)} of `{node.name}`"
 
 
-@pytest.mark.parametrize("handle", [*(handle for _, handle in CONTRACTS.values()), larder.Stores])
+TOOLKIT = [toolkit.AgentContext, toolkit.CompactionAgent, toolkit.Pipeline]
+
+
+@pytest.mark.parametrize("handle", [*(handle for _, handle in CONTRACTS.values()), larder.Stores, *TOOLKIT])
 def test_each_method_has_a_twin_with_the_same_parameters(handle):
     public = {
         name: inspect.signature(method)

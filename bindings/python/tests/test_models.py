@@ -83,8 +83,9 @@ def test_a_function_blocks_neither_the_event_loop_nor_other_callers(stores):
         context = AgentContext(stores, pipeline=[SHORT], model=model)
         await context.aappend("s", counted(20))
         window = asyncio.create_task(context.awindow("s"))
-        while not seen:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while not seen:
+                await asyncio.sleep(0.01)
         # The model is at work, and the loop and the stores go on.
         await stores.key_value.aset("b", "k", b"v")
         assert not window.done()
@@ -153,8 +154,9 @@ def test_a_model_that_is_late_is_canceled(stores):
         await context.aappend("s", counted(20))
         with pytest.raises(larder.Timeout):
             await context.awindow("s")
-        while not ended:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while not ended:
+                await asyncio.sleep(0.01)
         window = asyncio.create_task(context.awindow("s"))
         await asyncio.sleep(0.05)
         window.cancel()
