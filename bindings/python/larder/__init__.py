@@ -8,6 +8,9 @@
 ['Hello']
 
 Each method has a twin for ``asyncio``, whose name begins with ``a``: ``await larder.aopen(url)``.
+
+``larder.toolkit`` has windows of conversations, summaries, transcripts and copies. ``python -m larder.mcp`` is an MCP
+server.
 """
 
 from larder._blobs import BlobInfo, Blobs, BlobVersion, PresignedUrl

@@ -6,8 +6,14 @@ use larder::{ContextValue, Error, Outcome};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Returns the exception of an error. The class is that of its kind.
+use crate::callback::raised;
+
+/// Returns the exception of an error. The class is that of its kind. The exception of a function that the
+/// call needed is returned unchanged.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    if let Some(raised) = raised(py, error) {
+        return raised;
+    }
     let build = || -> PyResult<PyErr> {
         let facts = PyDict::new(py);
         for (name, value) in error.context() {

@@ -17,11 +17,12 @@ use crate::output;
 use crate::process::Owned;
 use crate::stores::Shared;
 use crate::stream::NativeEvents;
+use crate::transcripts::{Transcript, import};
 
 /// A thread: the agent and the session.
-type ThreadPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+pub(crate) type ThreadPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 /// A time to live: milliseconds, and `True` if each use restarts it.
-type TtlPair = (u64, bool);
+pub(crate) type TtlPair = (u64, bool);
 
 #[pyclass(frozen, module = "larder._native", name = "History")]
 pub(crate) struct NativeHistory {
@@ -29,23 +30,23 @@ pub(crate) struct NativeHistory {
     pub(crate) handle: Owned<History>,
 }
 
-fn thread((agent, session): &ThreadPair<'_>) -> PyResult<Thread> {
+pub(crate) fn thread((agent, session): &ThreadPair<'_>) -> PyResult<Thread> {
     Ok(Thread::from_ids(id::<AgentId>("agent", agent)?, id::<SessionId>("session", session)?))
 }
 
-fn seq(field: &'static str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Seq>> {
+pub(crate) fn seq(field: &'static str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Seq>> {
     optional(value, |value| position(field, value))
 }
 
-fn ttl(given: Option<TtlPair>) -> Option<Ttl> {
+pub(crate) fn ttl(given: Option<TtlPair>) -> Option<Ttl> {
     given.map(|(ms, refresh)| Ttl::fixed(Duration::from_millis(ms)).with_refresh_on_use(refresh))
 }
 
-fn token(given: Option<Fence>) -> Option<FencingToken> {
+pub(crate) fn token(given: Option<Fence>) -> Option<FencingToken> {
     given.map(|Fence(number)| FencingToken::new(number))
 }
 
-fn idempotency_key(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<IdempotencyKey>> {
+pub(crate) fn idempotency_key(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<IdempotencyKey>> {
     optional(given, |key| id("idempotency_key", key))
 }
 
@@ -248,6 +249,23 @@ impl NativeHistory {
         let handle = self.handle(py)?;
         let page = PageRequest::first(limit.0).with_after(after);
         self.shared.encoded(py, async move { handle.provider().list_threads(agent.as_ref(), page).await })
+    }
+
+    /// Appends the messages of a transcript.
+    #[allow(clippy::too_many_arguments)]
+    fn import_transcript(
+        &self,
+        py: Python<'_>,
+        to: ThreadPair<'_>,
+        text: String,
+        digest: String,
+        format: Option<String>,
+        conversation: Option<String>,
+        lossy: bool,
+    ) -> PyResult<Call> {
+        let (thread, handle) = (thread(&to)?, self.handle(py)?);
+        let given = Transcript { text, digest, format, conversation, lossy };
+        self.shared.apart(py, async move { import(&handle, &thread, given).await })
     }
 
     /// Opens a stream of the events after a position.

@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use larder::adapters::mcp::McpServer;
 use larder::checkpoint::Checkpointer;
 use larder::{Contract, Error, ErrorKind, Namespace, Registry};
 use pyo3::prelude::*;
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::blobs::NativeBlobs;
 use crate::call::Call;
@@ -16,9 +18,11 @@ use crate::graph::NativeGraph;
 use crate::history::NativeHistory;
 use crate::input::{id, text};
 use crate::key_value::NativeKeyValue;
+use crate::mcp::NativeMcpServer;
 use crate::output;
 use crate::process::{Owned, Process};
 use crate::tasks::NativeTasks;
+use crate::toolkit::{NativeCompactionAgent, NativeContext, NativePipeline};
 use crate::vectors::NativeVectors;
 
 /// The schemes whose first step runs on an event loop: memory, and SQLite, which reads a bounded amount.
@@ -61,12 +65,23 @@ impl Shared {
     ) -> PyResult<Call> {
         self.call(py, async move { output::encode(&work.await?) }, output::text)
     }
+
+    /// As `encoded`, and never on the thread of an event loop: the call may compute for long.
+    pub(crate) fn apart<T: Serialize + Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl Future<Output = larder::Result<T>> + Send + 'static,
+    ) -> PyResult<Call> {
+        self.check().or_raise(py)?;
+        let work = async move { output::encode(&work.await?) };
+        Ok(Call::new(self.process, false, work, output::text))
+    }
 }
 
 /// The open stores of one namespace.
 #[pyclass(frozen, module = "larder._native", name = "Stores")]
 pub(crate) struct NativeStores {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// The number of URLs of SQLite.
     sqlite: usize,
     stores: Mutex<Owned<larder::Stores>>,
@@ -105,8 +120,25 @@ pub(crate) fn open(
     }))
 }
 
+/// Builds a pipeline. A strategy that summarizes needs a model and stores.
+#[pyfunction]
+pub(crate) fn pipeline(
+    py: Python<'_>,
+    settings: &str,
+    model: Option<Py<PyAny>>,
+    stores: Option<&NativeStores>,
+) -> PyResult<NativePipeline> {
+    let Some(stores) = stores else {
+        let process = Process::current().or_raise(py)?;
+        let shared = Arc::new(Shared { process, inline: false, closed: AtomicBool::new(false) });
+        return NativePipeline::new(py, &shared, None, settings, model);
+    };
+    let set = stores.stores().or_raise(py)?.set().clone();
+    NativePipeline::new(py, &stores.shared, Some(&set), settings, model)
+}
+
 impl NativeStores {
-    fn stores(&self) -> larder::Result<larder::Stores> {
+    pub(crate) fn stores(&self) -> larder::Result<larder::Stores> {
         self.shared.check()?;
         self.stores.lock().unwrap_or_else(PoisonError::into_inner).get().cloned()
     }
@@ -175,6 +207,41 @@ impl NativeStores {
             shared: Arc::clone(&self.shared),
             handle: Owned::new(self.shared.process, handle),
         })
+    }
+
+    /// Creates a context of an agent.
+    fn context(
+        &self,
+        py: Python<'_>,
+        agent: &Bound<'_, PyAny>,
+        settings: &str,
+        model: Option<Py<PyAny>>,
+    ) -> PyResult<NativeContext> {
+        let stores = self.stores().or_raise(py)?;
+        NativeContext::new(py, &self.shared, stores.set(), agent, settings, model)
+    }
+
+    /// Creates an agent that shortens stored conversations.
+    fn compaction_agent(
+        &self,
+        py: Python<'_>,
+        settings: &str,
+        model: Py<PyAny>,
+    ) -> PyResult<NativeCompactionAgent> {
+        let stores = self.stores().or_raise(py)?;
+        NativeCompactionAgent::new(py, &self.shared, stores.set(), settings, model)
+    }
+
+    /// Creates an MCP server over the stores.
+    fn mcp(&self, py: Python<'_>, read_only: bool) -> PyResult<NativeMcpServer> {
+        let stores = self.stores().or_raise(py)?;
+        let mut server = McpServer::new(stores.set().clone());
+        if read_only {
+            server = server.reading_only();
+        }
+        let (process, shared) = (self.shared.process, Arc::clone(&self.shared));
+        let (server, key_value) = (Owned::new(process, server), Owned::new(process, stores.key_value().ok()));
+        Ok(NativeMcpServer { shared, server, key_value, stop: Arc::new(Notify::new()) })
     }
 
     fn namespace(&self, py: Python<'_>) -> PyResult<String> {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import larder
+from larder import toolkit
 
 ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "kernel/src/storage").exists())
 KERNEL = ROOT / "kernel/src/storage"
@@ -61,14 +62,18 @@ def test_the_binding_has_each_option_of_a_request(contract):
 
 def test_the_package_calls_each_method_of_the_binding():
     text = "".join(file.read_text() for file in PACKAGE.glob("*.py"))
-    called = set(re.findall(r"(?:_native|native|events|call|step)\.(\w+)\(", text))
+    called = set(re.findall(r"(?:_native|native|events|call|step|reply|listening)\.(\w+)\(", text))
     for node in ast.parse((PACKAGE / "_native.pyi").read_text()).body:
         if isinstance(node, ast.ClassDef):
-            unused = {method.name for method in node.body if isinstance(method, ast.FunctionDef)} - called
+            methods = {method.name for method in node.body if isinstance(method, ast.FunctionDef)}
+            unused = methods - called - {"__new__"}
             assert not unused, f"the package does not call {sorted(unused)} of `{node.name}`"
 
 
-@pytest.mark.parametrize("handle", [*(handle for _, handle in CONTRACTS.values()), larder.Stores])
+TOOLKIT = [toolkit.AgentContext, toolkit.CompactionAgent, toolkit.Pipeline]
+
+
+@pytest.mark.parametrize("handle", [*(handle for _, handle in CONTRACTS.values()), larder.Stores, *TOOLKIT])
 def test_each_method_has_a_twin_with_the_same_parameters(handle):
     public = {
         name: inspect.signature(method)

@@ -21,7 +21,7 @@ def run(program):
 
 
 def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, capsys):
-    assert len(programs(PAGE)) == 11
+    assert len(programs(PAGE)) == 13
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -32,6 +32,12 @@ def test_the_programs_of_the_guide_print_what_they_say(tmp_path, monkeypatch, ca
     assert capsys.readouterr().out.splitlines() == [
         "Hello",
         "Conflict not_applied",
+        "summary The user plans a trip to Oslo.",
+        "stored Question 8 about the trip to Oslo.",
+        "stored Question 9 about the trip to Oslo.",
+        "3",
+        "2",
+        "['history']",
         "{'cities': ['Oslo', 'Basel']}",
         "('users', 'ada') prefs {'theme': 'dark'}",
         "San Francisco",

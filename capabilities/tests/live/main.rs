@@ -40,6 +40,8 @@ const GROUPS: &[(&str, Group)] = &[
     #[cfg(feature = "redis")]
     ("redis", redis::group),
     #[cfg(feature = "redis")]
+    ("redis_sentinel", redis::sentinel::group),
+    #[cfg(feature = "redis")]
     ("redis_history", redis_history::group),
     #[cfg(feature = "redis")]
     ("redis_tasks", redis_tasks::group),

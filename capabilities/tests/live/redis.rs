@@ -8,7 +8,7 @@ mod emptied;
 mod expiry;
 mod format;
 mod prefix;
-mod sentinel;
+pub(crate) mod sentinel;
 mod subscriptions;
 mod verify;
 
@@ -104,7 +104,6 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         trial("a_user_of_one_prefix_uses_every_store", SERVER, prefix::a_user_of_one_prefix_uses_every_store),
     ];
     trials.extend(trials_of_the_cluster());
-    trials.extend(sentinel::trials());
     crate::groups::run("redis", arguments, trials)
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     match &user {
         Some(Ok(user)) => trials.extend(user.trials(&runtime, scratch.path(), &options)),
         Some(Err(error)) => {
-            trials.extend(absent(prefix::NAME, "it does not answer", error.to_string(), false))
+            trials.extend(absent(prefix::NAME, "it does not answer", error.to_string(), false));
         }
         None => {}
     }

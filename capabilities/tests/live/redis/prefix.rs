@@ -75,10 +75,10 @@ pub(crate) async fn two_prefixes_in_one_database_never_see_each_other() {
     redis.key_value(name.clone()).erase().await.unwrap();
     redis.tasks(name.clone()).erase().await.unwrap();
     let thread = Thread::new("a", "s").unwrap();
-    assert_eq!(redis.history(name.clone()).tail(&thread, None, 9).await.unwrap(), []);
+    assert_eq!(redis.history(name.clone()).tail(&thread, None, 9).await.unwrap().messages, []);
     assert!(everything(&two).await == before);
     let other = opened(&url_of_two).await;
-    assert_ne!(other.history(name).tail(&thread, None, 9).await.unwrap(), []);
+    assert_ne!(other.history(name).tail(&thread, None, 9).await.unwrap().messages, []);
     remove(&one).await;
     remove(&two).await;
 }
@@ -142,7 +142,7 @@ pub(crate) async fn a_user_of_one_prefix_uses_every_store() {
         redis.history(name.clone()).erase().await.unwrap();
         redis.key_value(name.clone()).erase().await.unwrap();
         redis.tasks(name.clone()).erase().await.unwrap();
-        assert!(redis.history(name).page_after(&thread, Seq::ZERO, 9).await.unwrap().is_empty());
+        assert!(redis.history(name).page_after(&thread, Seq::ZERO, 9).await.unwrap().messages.is_empty());
     }
     let () = redis::cmd("ACL").arg("DELUSER").arg(&user).query_async(&mut plain).await.unwrap();
     remove(&own).await;

@@ -16,17 +16,15 @@ use larder_kernel::{
 
 use super::*;
 
-/// The number of times that the primary is killed.
-const KILLS: usize = 5;
 const WRITERS: usize = 8;
 /// The time of load before each kill.
 const LOAD: Duration = Duration::from_millis(700);
 /// More than the sentinels take to replace the primary on a busy machine.
-const RECOVERY_MAX: Duration = Duration::from_secs(60);
+const RECOVERY_MAX: Duration = Duration::from_secs(180);
 
-/// Each test needs the variable of the shared server, whose installation it uses.
-pub(super) fn trials() -> Vec<Trial> {
-    vec![
+/// Runs the tests of this group. Each needs the variable of the shared server, whose installation it uses.
+pub(crate) fn group(arguments: &Arguments) -> bool {
+    let trials = vec![
         trial("a_program_survives_the_loss_of_primaries", SERVER, a_program_survives_the_loss_of_primaries),
         trial(
             "no_confirmed_write_is_lost_with_the_primary",
@@ -44,7 +42,8 @@ pub(super) fn trials() -> Vec<Trial> {
             SERVER,
             sentinels_that_cannot_help_are_typed_errors,
         ),
-    ]
+    ];
+    crate::groups::run("redis_sentinel", arguments, trials)
 }
 
 /// The servers and sentinels of one test. They are removed with their data at the end.
@@ -156,10 +155,15 @@ async fn texts(store: &dyn HistoryProvider, writer: usize) -> Vec<String> {
     let (mut all, mut after) = (Vec::new(), Seq::ZERO);
     loop {
         let page = store.page_after(&thread(writer), after, 500).await.unwrap();
-        let Some(last) = page.last() else { return all };
+        let Some(last) = page.messages.last() else { return all };
         after = last.seq;
-        all.extend(page.iter().map(|stored| stored.text().to_owned()));
+        all.extend(page.messages.iter().map(|stored| stored.text().to_owned()));
     }
+}
+
+/// Returns the number of times that a test kills the primary.
+fn kills() -> usize {
+    std::env::var("LARDER_KILLS").map_or(2, |kills| kills.parse().unwrap())
 }
 
 /// Kills the primary several times while programs write, and returns the numbers of acknowledged and of lost
@@ -172,7 +176,8 @@ async fn failovers(set: &Set, expected: Durability) -> (usize, usize) {
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| tokio::spawn(write(Arc::clone(&store), writer, Arc::clone(&written))))
         .collect();
-    for _ in 0..KILLS {
+    let kills = kills();
+    for _ in 0..kills {
         written.grows().await;
         tokio::time::sleep(LOAD).await;
         set.tell(&["kill", "primary"]);
@@ -205,7 +210,7 @@ async fn failovers(set: &Set, expected: Durability) -> (usize, usize) {
     let is_lost = |(writer, text): &&(usize, String)| stored[*writer].binary_search(text).is_err();
     let lost = acknowledged.iter().filter(is_lost).count();
     eprintln!(
-        "{KILLS} primaries killed, min-replicas-to-write {}: {lost} of {} acknowledged writes lost; \
+        "{kills} primaries killed, min-replicas-to-write {}: {lost} of {} acknowledged writes lost; \
          failed: {:?}",
         set.confirm,
         acknowledged.len(),
