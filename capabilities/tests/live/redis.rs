@@ -96,13 +96,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             SERVER,
             verify::a_verification_during_writes_finds_nothing,
         ),
-        trial(
-            "two_prefixes_in_one_database_never_see_each_other",
-            SERVER,
-            prefix::two_prefixes_in_one_database_never_see_each_other,
-        ),
-        trial("a_user_of_one_prefix_uses_every_store", SERVER, prefix::a_user_of_one_prefix_uses_every_store),
     ];
+    trials.extend(prefix::trials());
     trials.extend(trials_of_the_cluster());
     crate::groups::run("redis", arguments, trials)
 }

@@ -10,6 +10,17 @@ use larder_kernel::{ChatMessage, HistoryProvider, HistoryProviderExt, Seq, Threa
 use super::*;
 use crate::filled::{fill, found};
 
+pub(super) fn trials() -> [Trial; 2] {
+    [
+        trial(
+            "two_prefixes_in_one_database_never_see_each_other",
+            SERVER,
+            two_prefixes_in_one_database_never_see_each_other,
+        ),
+        trial("a_user_of_one_prefix_uses_every_store", SERVER, a_user_of_one_prefix_uses_every_store),
+    ]
+}
+
 /// Returns a prefix that no other run uses.
 fn prefix(name: &str) -> String {
     format!("{}:", namespace(name).as_str())
@@ -46,7 +57,7 @@ async fn remove(prefix: &str) {
     }
 }
 
-pub(crate) async fn two_prefixes_in_one_database_never_see_each_other() {
+async fn two_prefixes_in_one_database_never_see_each_other() {
     let (server, one, two) = (url(SERVER), prefix("one"), prefix("two"));
     let (url_of_one, url_of_two) = (with_prefix(&server, &one), with_prefix(&server, &two));
     for url in [&url_of_one, &url_of_two] {
@@ -83,7 +94,7 @@ pub(crate) async fn two_prefixes_in_one_database_never_see_each_other() {
     remove(&two).await;
 }
 
-pub(crate) async fn a_user_of_one_prefix_uses_every_store() {
+async fn a_user_of_one_prefix_uses_every_store() {
     let (server, own) = (url(SERVER), prefix("acl"));
     let user = format!("larder-prefix-{}", std::process::id());
     let mut plain = plain_connection().await;
