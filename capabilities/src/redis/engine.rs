@@ -165,7 +165,7 @@ impl Engine {
         key: &[u8],
         commands: [&Cmd; N],
     ) -> Result<Option<[Value; N]>> {
-        let attempt = || async { self.inner.topology.holder(key)?.send_each(commands).await };
+        let attempt = || async { self.inner.topology.target(key, None).await?.send_each(commands).await };
         let answers = match attempt().await {
             Err(failure) if failure.is_lost_connection() => attempt().await,
             answers => answers,

@@ -37,9 +37,6 @@ impl Topology {
         if let Self::Single(node) = self {
             return node.send(command).await;
         }
-        if let Self::Sentinel(sentinels) = self {
-            sentinels.check_soon();
-        }
         let until = Instant::now() + SEARCH_MAX;
         let mut asked: Option<String> = None;
         loop {
@@ -80,10 +77,13 @@ impl Topology {
     }
 
     /// Returns the server that a redirection names, or the one that is believed to hold the key.
-    async fn target(&self, key: &[u8], asked: Option<&str>) -> Fallible<Arc<NodeConnections>> {
+    pub(super) async fn target(&self, key: &[u8], asked: Option<&str>) -> Fallible<Arc<NodeConnections>> {
         match (self, asked) {
             (Self::Cluster(cluster), Some(address)) => return cluster.named(address),
-            (Self::Sentinel(sentinels), _) => sentinels.ready().await?,
+            (Self::Sentinel(sentinels), _) => {
+                sentinels.check_soon();
+                sentinels.ready().await?;
+            }
             _ => {}
         }
         self.holder(key)
