@@ -114,7 +114,8 @@ def as_explanation(text: str) -> WindowExplanation:
 def _step(step: dict[str, Any]) -> ExplainedStep:
     sizes = {name: Size(**step[name]) for name in ("before", "after")}
     shortened = [Resized(**resized) for resized in step["shortened"]]
-    return ExplainedStep(**{**step, **sizes, "shortened": shortened})
+    fields: dict[str, Any] = {**step, **sizes, "shortened": shortened}
+    return ExplainedStep(**fields)
 
 
 def encode_window(messages: Iterable[Message | StoredMessage | WindowMessage]) -> str:
