@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use larder_agents::InMemoryHistoryProvider;
 use larder_kernel::{
-    AppendOptions, Appended, ChatMessage, HistoryProvider, MessageFilter, MessagePage, Result, Seq, Store,
-    Thread,
+    AppendOptions, Appended, ChatMessage, HistoryProvider, MessageFilter, MessagePage, Namespace, Result,
+    Seq, Store, Thread,
 };
 
 use crate::mutants::serve::lock;
@@ -68,13 +68,14 @@ enum Read<'a> {
 struct Wrong {
     inner: InMemoryHistoryProvider,
     defect: Defect,
-    /// The threads that may expire.
-    mortal: Mutex<BTreeSet<Thread>>,
 }
+
+/// The threads that may expire, which every handle must know.
+static MORTAL: Mutex<BTreeSet<(Namespace, Thread)>> = Mutex::new(BTreeSet::new());
 
 impl Wrong {
     fn new(inner: InMemoryHistoryProvider, defect: Defect) -> Self {
-        Self { inner, defect, mortal: Mutex::default() }
+        Self { inner, defect }
     }
 
     async fn append(
@@ -84,9 +85,13 @@ impl Wrong {
         options: AppendOptions,
     ) -> Result<Appended> {
         if options.ttl.is_some() {
-            lock(&self.mortal).insert(thread.clone());
+            lock(&MORTAL).insert(self.place(thread));
         }
         self.inner.append_many(thread, messages, options).await
+    }
+
+    fn place(&self, thread: &Thread) -> (Namespace, Thread) {
+        (self.inner.namespace().clone(), thread.clone())
     }
 
     async fn right(&self, thread: &Thread, read: &Read<'_>, limit: usize) -> Result<MessagePage> {
@@ -150,7 +155,9 @@ impl Wrong {
                 tokio::time::sleep(BETWEEN).await;
                 page.last = self.inner.thread_info(thread).await?.last;
             }
-            Defect::ExpiryUncounted if page.messages.is_empty() && lock(&self.mortal).contains(thread) => {
+            Defect::ExpiryUncounted
+                if page.messages.is_empty() && lock(&MORTAL).contains(&self.place(thread)) =>
+            {
                 page.last = moved(page.last, -1);
             }
             Defect::NextLast => page.last = moved(page.last, 1),
