@@ -42,6 +42,9 @@ class Function:
 
     __slots__ = ("log_failures", "model")
 
+    log_failures: bool
+    model: Model
+
     def __init__(self, model: Model, *, log_failures: bool) -> None:
         if not callable(model):
             raise invalid("python", "model", f"is a `{type(model).__name__}`; pass a function")
@@ -53,6 +56,9 @@ class Caller:
     """The event loop and the context variables of a call that may need a model."""
 
     __slots__ = ("context", "loop")
+
+    context: contextvars.Context
+    loop: asyncio.AbstractEventLoop | None
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self.loop = loop

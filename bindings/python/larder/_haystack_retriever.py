@@ -48,7 +48,7 @@ class LarderEmbeddingRetriever:
         self.top_k = top_k
         self.scale_score = scale_score
         self.return_embedding = return_embedding
-        self.filter_policy = (
+        self.filter_policy: FilterPolicy = (
             FilterPolicy.from_str(filter_policy) if isinstance(filter_policy, str) else filter_policy
         )
 
