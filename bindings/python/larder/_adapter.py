@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from larder._run import afollow, follow
 
+if TYPE_CHECKING:
+    from larder._history import History
+    from larder._messages import StoredMessage, Thread
+    from larder._position import Position
+
+_PAGE = 10_000
+
 T = TypeVar("T")
 
 
@@ -46,6 +53,20 @@ def perform(steps: Steps[T]) -> T:
 async def aperform(steps: Steps[T]) -> T:
     """Makes the calls on an event loop."""
     return await afollow(steps, lambda call: call.twin(*call.arguments, **call.options))
+
+
+def newest(history: History, thread: Thread, limit: int | None = None) -> Steps[list[StoredMessage]]:
+    """Reads the newest ``limit`` messages of a thread, or all, oldest first."""
+    found: list[StoredMessage] = []
+    before: Position | None = None
+    while limit is None or len(found) < limit:
+        count = _PAGE if limit is None else min(limit - len(found), _PAGE)
+        page = yield step(history.tail, thread, count, before=before)
+        found[:0] = page
+        before = page.previous(count)
+        if before is None:
+            break
+    return found
 
 
 def missing(module: str, runtime: str, extra: str) -> ImportError:

@@ -18,7 +18,7 @@ from google.genai import types
 
 from larder._adapter import settled
 from larder._closing import Owner
-from larder._errors import Unsupported, invalid
+from larder._errors import invalid, unsupported
 from larder._filter import Filter
 from larder._stores import Stores, aopen, open
 from larder._vectors import Document, Embedding, SearchHit
@@ -177,9 +177,7 @@ class LarderMemoryService(Owner, BaseMemoryService):
 
     async def _embedded(self, texts: list[str]) -> Sequence[Embedding]:
         if self._embed is None:
-            error = Unsupported("Unsupported in google_adk.memory: text search; pass `embed` to the service")
-            error.operation = "google_adk.memory"
-            raise error
+            raise unsupported("google_adk.memory", "text search; pass `embed` to the service")
         found = self._embed(texts)
         embeddings = await found if inspect.isawaitable(found) else found
         if len(embeddings) != len(texts):

@@ -18,17 +18,15 @@ from langchain_core.messages import (
 )
 
 from larder import Ttl
-from larder._adapter import Steps, aperform, perform, step
+from larder._adapter import Steps, aperform, newest, perform, step
 from larder._errors import invalid
-from larder._messages import Message, Role, StoredMessage, Thread, ToolCall, ToolResult
+from larder._messages import Message, Role, Thread, ToolCall, ToolResult
 from larder._original import Place, Slot, as_text, batches, is_name, keep, original
-from larder._position import Position
 from larder._stores import Stores
 
 KEY = "larder.langchain"
 """The metadata key of a message's JSON."""
 
-_PAGE = 10_000
 _ROLES: dict[str, Role] = {
     "human": "user",
     "ai": "assistant",
@@ -77,15 +75,7 @@ class LarderChatMessageHistory(BaseChatMessageHistory):
         return await aperform(self._read())
 
     def _read(self) -> Steps[list[BaseMessage]]:
-        found: list[StoredMessage] = []
-        before: Position | None = None
-        while self._limit is None or len(found) < self._limit:
-            count = _PAGE if self._limit is None else min(self._limit - len(found), _PAGE)
-            page = yield step(self._history.tail, self._thread, count, before=before)
-            found[:0] = page
-            before = page.previous(count)
-            if before is None:
-                break
+        found = yield from newest(self._history, self._thread, self._limit)
         return [decode(stored.message) for stored in found]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:

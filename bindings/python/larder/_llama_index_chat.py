@@ -12,20 +12,18 @@ from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.storage.chat_store import BaseChatStore
 from pydantic_core import PydanticSerializationError
 
-from larder._adapter import Steps, aperform, perform, step
+from larder._adapter import Steps, aperform, newest, perform, step
 from larder._errors import Conflict, invalid
 from larder._history import History
 from larder._history_types import ThreadInfo
 from larder._messages import Message, Role, StoredMessage, Thread, ToolCall, ToolResult
 from larder._original import Place, Slot, as_text, batches, is_name, keep, original
-from larder._position import Position
 from larder._run import Unpicklable
 from larder._stores import Stores
 
 KEY = "larder.llama_index"
 """The metadata key of a message's JSON."""
 
-_PAGE = 10_000
 _ATTEMPTS = 20
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -90,7 +88,7 @@ class LarderChatStore(Unpicklable, BaseChatStore):
             info = yield step(self._history.info, thread)
             new = messages
             if idx is not None:
-                stored = yield from self._read(thread)
+                stored = yield from newest(self._history, thread)
                 # A replacement leaves what was added after it was read.
                 new = [one.message for one in stored if one.seq <= info.last]
                 new[idx:idx] = messages
@@ -122,18 +120,8 @@ class LarderChatStore(Unpicklable, BaseChatStore):
         return await aperform(self._get(key))
 
     def _get(self, key: str) -> Steps[list[ChatMessage]]:
-        stored = yield from self._read(Thread(self.agent, key))
+        stored = yield from newest(self._history, Thread(self.agent, key))
         return [decode(one.message) for one in stored]
-
-    def _read(self, thread: Thread) -> Steps[list[StoredMessage]]:
-        found: list[StoredMessage] = []
-        before: Position | None = None
-        while True:
-            page = yield step(self._history.tail, thread, _PAGE, before=before)
-            found[:0] = page
-            before = page.previous(_PAGE)
-            if before is None:
-                return found
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
         """Adds a message at the end.

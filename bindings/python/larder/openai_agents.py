@@ -15,12 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from larder import Ttl
-from larder._adapter import missing, settled
+from larder._adapter import aperform, missing, newest, settled
 from larder._closing import Owner
-from larder._messages import Message, StoredMessage, Thread
+from larder._messages import Message, Thread
 from larder._openai_items import decode, encode
 from larder._original import batches
-from larder._position import Position
 from larder._stores import Stores, aopen, open
 
 try:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from agents.items import TResponseInputItem
 
 __all__ = ["LarderSession"]
-
-_PAGE = 10_000
 
 
 class LarderSession(Owner):
@@ -105,15 +102,7 @@ class LarderSession(Owner):
             limit = self.session_settings.limit
         if limit is not None and limit < 0:
             limit = None
-        found: list[StoredMessage] = []
-        before: Position | None = None
-        while limit is None or len(found) < limit:
-            count = _PAGE if limit is None else min(limit - len(found), _PAGE)
-            page = await self._history.atail(self._thread, count, before=before)
-            found[:0] = page
-            before = page.previous(count)
-            if before is None:
-                break
+        found = await aperform(newest(self._history, self._thread, limit))
         return [cast("TResponseInputItem", decode(stored.message)) for stored in found]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:

@@ -158,7 +158,7 @@ def test_each_awaited_call_returns_what_the_simple_store_returns(chats):
 
 
 def test_many_messages_are_written_and_read(chats, monkeypatch):
-    monkeypatch.setattr("larder._llama_index_chat._PAGE", 1_000)
+    monkeypatch.setattr("larder._adapter._PAGE", 1_000)
     many = said(*map(str, range(2_500)))
     chats.set_messages("s", many)
     assert chats.get_messages("s") == many

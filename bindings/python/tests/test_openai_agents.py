@@ -194,7 +194,7 @@ def test_sessions_are_separate(stores):
 
 
 def test_more_items_than_one_call_takes(session, monkeypatch):
-    monkeypatch.setattr("larder.openai_agents._PAGE", 1_000)
+    monkeypatch.setattr("larder._adapter._PAGE", 1_000)
     items = [{"role": "user", "content": f"{n}"} for n in range(2_100)]
     large = [{"role": "user", "content": "x" * 3_000_000} for _ in range(6)]
 
