@@ -34,20 +34,34 @@ pub(crate) fn thread((agent, session): &ThreadPair<'_>) -> PyResult<Thread> {
     Ok(Thread::from_ids(id::<AgentId>("agent", agent)?, id::<SessionId>("session", session)?))
 }
 
-pub(crate) fn seq(field: &'static str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Seq>> {
+fn seq(field: &'static str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Seq>> {
     optional(value, |value| position(field, value))
 }
 
-pub(crate) fn ttl(given: Option<TtlPair>) -> Option<Ttl> {
+fn ttl(given: Option<TtlPair>) -> Option<Ttl> {
     given.map(|(ms, refresh)| Ttl::fixed(Duration::from_millis(ms)).with_refresh_on_use(refresh))
 }
 
-pub(crate) fn token(given: Option<Fence>) -> Option<FencingToken> {
+fn token(given: Option<Fence>) -> Option<FencingToken> {
     given.map(|Fence(number)| FencingToken::new(number))
 }
 
-pub(crate) fn idempotency_key(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<IdempotencyKey>> {
+fn idempotency_key(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<IdempotencyKey>> {
     optional(given, |key| id("idempotency_key", key))
+}
+
+/// Reads the options of an append.
+pub(crate) fn append_options(
+    key: Option<&Bound<'_, PyAny>>,
+    if_last: Option<&Bound<'_, PyAny>>,
+    time_to_live: Option<TtlPair>,
+    fence: Option<Fence>,
+) -> PyResult<AppendOptions> {
+    Ok(AppendOptions::default()
+        .with_idempotency_key(idempotency_key(key)?)
+        .with_if_last(seq("if_last", if_last)?)
+        .with_ttl(ttl(time_to_live))
+        .with_fence(token(fence)))
 }
 
 impl NativeHistory {
@@ -70,11 +84,7 @@ impl NativeHistory {
         fence: Option<Fence>,
     ) -> PyResult<Call> {
         let (thread, handle) = (thread(&to)?, self.handle(py)?);
-        let options = AppendOptions::default()
-            .with_idempotency_key(idempotency_key(key)?)
-            .with_if_last(seq("if_last", if_last)?)
-            .with_ttl(ttl(time_to_live))
-            .with_fence(token(fence));
+        let options = append_options(key, if_last, time_to_live, fence)?;
         self.shared.encoded(py, async move {
             let messages: Vec<ChatMessage> = json("history.append_many", "messages", &messages)?;
             handle.provider().append_many(&thread, messages, options).await

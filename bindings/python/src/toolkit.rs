@@ -12,9 +12,8 @@ use larder::context::{AgentContext, ContextConfig, WindowExplanation};
 use larder::session::parse_config;
 use larder::tokens::{EstimatedTokenCounter, TokenCounter, counter_for};
 use larder::{
-    AgentId, AppendOptions, Author, ChatMessage, CompactionStrategy as _, Error, HistoryRetention,
-    LanguageModel, Origin, Result, RunId, Seq, SessionId, StoreSet, StrategyEffect, Thread, Window,
-    WindowMessage,
+    AgentId, Author, ChatMessage, CompactionStrategy as _, Error, HistoryRetention, LanguageModel, Origin,
+    Result, RunId, Seq, SessionId, StoreSet, StrategyEffect, Thread, Window, WindowMessage,
 };
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -22,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::Call;
 use crate::callback::{PythonModel, on_behalf_of};
 use crate::errors::OrRaise as _;
-use crate::history::{ThreadPair, TtlPair, idempotency_key, seq, thread, token, ttl};
+use crate::history::{ThreadPair, TtlPair, append_options, thread};
 use crate::input::{Fence, id, json};
 use crate::process::Owned;
 use crate::stores::Shared;
@@ -188,6 +187,11 @@ fn session(value: &Bound<'_, PyAny>) -> PyResult<SessionId> {
     id("session", value)
 }
 
+/// Reads the messages that follow the stored ones in a window.
+fn unstored(new: &str) -> Result<Vec<ChatMessage>> {
+    json("context.window", "new", new)
+}
+
 #[pymethods]
 impl NativeContext {
     #[allow(clippy::too_many_arguments)]
@@ -202,11 +206,7 @@ impl NativeContext {
         fence: Option<Fence>,
     ) -> PyResult<Call> {
         let (session, context) = (session(to)?, self.context(py)?);
-        let options = AppendOptions::default()
-            .with_idempotency_key(idempotency_key(key)?)
-            .with_if_last(seq("if_last", if_last)?)
-            .with_ttl(ttl(time_to_live))
-            .with_fence(token(fence));
+        let options = append_options(key, if_last, time_to_live, fence)?;
         self.shared.apart(py, async move {
             let messages: Vec<ChatMessage> = json("context.append", "messages", &messages)?;
             context.append_many(&session, messages, options).await
@@ -224,10 +224,10 @@ impl NativeContext {
         let (session, context) = (session(of)?, self.context(py)?);
         self.shared.apart(
             py,
-            on_behalf_of(caller, async move {
-                let new: Vec<ChatMessage> = json("context.window", "new", &new)?;
-                Ok(shown(context.window_with(&session, new).await?))
-            }),
+            on_behalf_of(
+                caller,
+                async move { Ok(shown(context.window_with(&session, unstored(&new)?).await?)) },
+            ),
         )
     }
 
@@ -243,8 +243,7 @@ impl NativeContext {
         self.shared.apart(
             py,
             on_behalf_of(caller, async move {
-                let new: Vec<ChatMessage> = json("context.window", "new", &new)?;
-                Ok(Explained::from(context.explain_window_with(&session, new).await?))
+                Ok(Explained::from(context.explain_window_with(&session, unstored(&new)?).await?))
             }),
         )
     }
