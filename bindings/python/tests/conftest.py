@@ -44,6 +44,15 @@ def stores(url, namespace):
         stores.erase()
 
 
+@pytest.fixture
+def postgres(tmp_path, namespace):
+    """The URL of Postgres. The namespace is erased at the end."""
+    url = url_of("postgres", tmp_path)
+    yield url
+    with larder.open(url, namespace=namespace) as stores:
+        stores.erase()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
     """Runs the coroutines of Haystack's tests. They have the mark of pytest-asyncio, which is not loaded."""

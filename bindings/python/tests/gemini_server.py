@@ -1,9 +1,8 @@
 """A model on the wire: an HTTP server that replies as the interface of Gemini does."""
 
 import contextlib
-import http.server
-import json
-import threading
+
+from json_server import json_server
 
 
 def said(text):
@@ -21,28 +20,11 @@ def gemini_server(*parts):
     """Yields the URL of a server with these parts, one a request, and the list of the requests."""
     requests, rest = [], iter(parts)
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(path, request):
+        requests.append(request)
+        content = {"role": "model", "parts": [next(rest)]}
+        document = {"candidates": [{"content": content, "finishReason": "STOP"}]}
+        return 200 if path.endswith(":generateContent") else 404, document
 
-        def do_POST(self):
-            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            content = {"role": "model", "parts": [next(rest)]}
-            body = json.dumps({"candidates": [{"content": content, "finishReason": "STOP"}]}).encode()
-            self.send_response(200 if self.path.endswith(":generateContent") else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", requests
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with json_server(reply) as url:
+        yield url, requests

@@ -1,10 +1,9 @@
 """Models on the wire: an HTTP server that replies as Ollama and OpenAI do, for LlamaIndex and Haystack."""
 
 import contextlib
-import http.server
-import json
-import threading
 import zlib
+
+from json_server import json_server
 
 
 def embed(text):
@@ -37,27 +36,5 @@ def model_server(*answers):
         requests.append(request)
         return {"message": {"role": "assistant", "content": next(rest)}, "done": True}
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self):
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            body = json.dumps({"model": request["model"], **reply(self.path, request)}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", requests
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with json_server(lambda path, request: (200, {"model": request["model"], **reply(path, request)})) as url:
+        yield url, requests

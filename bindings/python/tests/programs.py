@@ -11,6 +11,12 @@ from pathlib import Path
 START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 
+def output(program, *arguments, env=None):
+    """Returns what a program prints in another interpreter, where it must succeed."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
+
+
 def run(program, *arguments, limit=120):
     """Runs a program in another interpreter."""
     program = START + textwrap.dedent(program)

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import os
 import subprocess
 import sys
 import uuid
@@ -162,13 +161,10 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_two_processes_append_to_one_session(namespace):
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
-    started = [subprocess.Popen([sys.executable, "-c", PROCESS, url, namespace, name]) for name in "ab"]
+def test_two_processes_append_to_one_session(postgres, namespace):
+    started = [subprocess.Popen([sys.executable, "-c", PROCESS, postgres, namespace, name]) for name in "ab"]
     assert [process.wait(300) for process in started] == [0, 0]
-    with larder.open(url, namespace=namespace) as stores:
+    with larder.open(postgres, namespace=namespace) as stores:
         loaded = asyncio.run(LarderSessionStore(stores).load(KEY))
         ids = [entry["uuid"] for entry in loaded]
         for name in "ab":

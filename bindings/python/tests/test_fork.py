@@ -1,6 +1,5 @@
 """Forks: the child leaves the stores of its parent alone, and the parent goes on."""
 
-import os
 import sys
 
 import pytest
@@ -137,10 +136,7 @@ def test_a_forked_child_that_lives_on_holds_nothing_of_its_parent(backend, names
     assert result.returncode == 0, result.stderr
 
 
-def test_a_forked_child_opens_stores_of_its_own(namespace):
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
+def test_a_forked_child_opens_stores_of_its_own(postgres, namespace):
     program = """
         import asyncio, multiprocessing, sys
         import larder
@@ -161,7 +157,7 @@ def test_a_forked_child_opens_stores_of_its_own(namespace):
         assert stores.key_value.get("b", "k") == b"child"
         stores.erase()
     """
-    result = run(program, url, namespace)
+    result = run(program, postgres, namespace)
     assert result.returncode == 0, result.stderr
 
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 
 import pytest
 from gemini_server import calls, gemini_server, said
@@ -14,6 +12,7 @@ from google.adk.events.event_actions import EventActions
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai.types import Content, Part
+from programs import output
 
 import larder
 from larder.google_adk import LarderArtifactService, LarderSessionService
@@ -130,11 +129,8 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_two_processes_share_sessions_artifacts_and_memory(namespace):
+def test_two_processes_share_sessions_artifacts_and_memory(postgres, namespace):
     """The example of ADK's documentation on memory, one process for each turn."""
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
     turns = [
         ("session_info", "My favorite project is Project Alpha."),
         ("session_recall", "What is my favorite project?"),
@@ -143,13 +139,7 @@ def test_two_processes_share_sessions_artifacts_and_memory(namespace):
     with gemini_server(*replies) as (model_url, requests):
         environment = {**os.environ, "GOOGLE_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model_url}
         outputs = [
-            subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", PROCESS, url, namespace, *turn],
-                capture_output=True,
-                text=True,
-                check=True,
-                env=environment,
-            ).stdout.splitlines()
+            output(PROCESS, postgres, namespace, *turn, env=environment).splitlines()
             for turn in turns
         ]
     assert outputs == [
@@ -163,5 +153,3 @@ def test_two_processes_share_sessions_artifacts_and_memory(namespace):
         if "functionResponse" in part
     ]
     assert "My favorite project is Project Alpha." in str(recalled["response"])
-    with larder.open(url, namespace=namespace) as stores:
-        stores.erase()

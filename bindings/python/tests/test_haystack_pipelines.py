@@ -4,8 +4,6 @@ import asyncio
 import copy
 import os
 import pickle
-import subprocess
-import sys
 
 import pytest
 from haystack import Document, Pipeline
@@ -14,6 +12,7 @@ from haystack.core.serialization_security import DeserializationError
 from haystack.document_stores.types import DuplicatePolicy, FilterPolicy
 from haystack.utils import Secret
 from model_server import model_server
+from programs import output
 
 import larder
 from larder.haystack import LarderDocumentStore, LarderEmbeddingRetriever
@@ -146,31 +145,20 @@ print(result["retriever"]["documents"][0].content)
 """
 
 
-def test_one_process_indexes_and_another_one_queries(namespace):
+def test_one_process_indexes_and_another_one_queries(postgres, namespace):
     """The example of Haystack's page on the retriever by embedding, with a process for each pipeline."""
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
     with model_server() as (model_url, _):
         environment = {
             **os.environ,
-            "LARDER_URL": url,
+            "LARDER_URL": postgres,
             "OPENAI_API_KEY": "none",
             "OPENAI_BASE_URL": f"{model_url}/v1",
         }
         outputs = [
-            subprocess.run(
-                [sys.executable, "-c", program, namespace],
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
+            output(program, namespace, env=environment)
             for program in (INDEX, QUERY)
         ]
     assert outputs == [
         "{'documents_written': 3}\n",
         "There are over 7,000 languages spoken around the world today.\n",
     ]
-    with larder.open(url, namespace=namespace) as stores:
-        stores.erase()

@@ -1,9 +1,6 @@
 """The objects for LangChain, beyond LangChain's suites."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
 
 import pytest
@@ -26,6 +23,7 @@ from langchain_core.messages import (
 from langchain_core.outputs import ChatGeneration
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables.history import RunnableWithMessageHistory
+from programs import output
 
 import larder
 from larder.langchain import (
@@ -252,19 +250,12 @@ with larder.open(sys.argv[1], namespace=sys.argv[2]) as stores:
 """
 
 
-def test_two_processes_share_a_database(namespace):
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
+def test_two_processes_share_a_database(postgres, namespace):
     outputs = [
-        subprocess.run(
-            [sys.executable, "-c", PROCESS, url, namespace, word], capture_output=True, text=True, check=True
-        ).stdout
+        output(PROCESS, postgres, namespace, word)
         for word in ("one", "two")
     ]
     assert outputs == ["['one'] 1\n", "['one', 'two'] 2\n"]
-    with larder.open(url, namespace=namespace) as stores:
-        stores.erase()
 
 
 @pytest.mark.parametrize(

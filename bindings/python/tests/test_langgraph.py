@@ -15,6 +15,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
+from programs import output
 
 import larder
 from larder.langgraph import LarderSaver
@@ -74,10 +75,7 @@ def test_the_async_graph_does_the_same(url, namespace):
     asyncio.run(main())
 
 
-def test_a_second_process_continues_the_thread_and_the_memories(namespace):
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
+def test_a_second_process_continues_the_thread_and_the_memories(postgres, namespace):
     program = textwrap.dedent(
         """
         import sys
@@ -108,22 +106,15 @@ def test_a_second_process_continues_the_thread_and_the_memories(namespace):
         """
     )
     outputs = [
-        subprocess.run(
-            [sys.executable, "-c", program, url, namespace], capture_output=True, text=True, check=True
-        ).stdout.split()
+        output(program, postgres, namespace).split()
         for _ in range(3)
     ]
     second = ["a", "a", "memory-0"]
     assert outputs == [["a"], second, [*second, "a", "memory-1", "memory-0"]]
-    with larder.open(url, namespace=namespace) as stores:
-        stores.erase()
 
 
-def test_the_memory_of_the_documentation_needs_no_index(namespace):
+def test_the_memory_of_the_documentation_needs_no_index(postgres, namespace):
     """LangGraph's example of a store for production: the first process remembers, the second one is asked."""
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
     program = textwrap.dedent(
         """
         import sys, uuid
@@ -167,14 +158,15 @@ def test_the_memory_of_the_documentation_needs_no_index(namespace):
     turns = [("1", "Hi! Remember: my name is Bob"), ("2", "what is my name?")]
     results = [
         subprocess.run(
-            [sys.executable, "-c", program, url, namespace, *turn], capture_output=True, text=True, check=True
+            [sys.executable, "-c", program, postgres, namespace, *turn],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         for turn in turns
     ]
     assert [result.stdout for result in results] == ["I know: []\n", "I know: ['the name is Bob']\n"]
     assert all("QueryIgnored" in result.stderr for result in results)
-    with larder.open(url, namespace=namespace) as stores:
-        stores.erase()
 
 
 def test_an_interrupt_is_resumed(saver):

@@ -2,9 +2,6 @@
 
 import asyncio
 import base64
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import larder
@@ -27,6 +24,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
 from llama_index.core.storage.index_store.keyval_index_store import KVIndexStore
 from model_server import model_server
+from programs import output
 
 CALL = ToolCallBlock(tool_call_id="c1", tool_name="weather", tool_kwargs={"city": "Oslo"})
 
@@ -336,32 +334,24 @@ with larder.open(url, namespace=namespace) as stores:
 """
 
 
-def processes(program, namespace, answers, arguments):
+def processes(program, postgres, namespace, answers, arguments):
     """Runs the program once for each argument on one Postgres, and returns the outputs and the chats."""
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
     with model_server(*answers) as (model_url, requests):
-        outputs = []
-        for argument in arguments:
-            command = [sys.executable, "-c", program, model_url, url, namespace, argument]
-            outputs.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    with larder.open(url, namespace=namespace) as stores:
-        stores.erase()
+        outputs = [output(program, model_url, postgres, namespace, argument) for argument in arguments]
     return outputs, requests
 
 
-def test_two_processes_continue_one_conversation(namespace):
+def test_two_processes_continue_one_conversation(postgres, namespace):
     """The example of LlamaIndex's page on chat stores, one process for each question."""
     questions = ["What city is the Golden Gate Bridge in?", "What state is it in?"]
-    outputs, requests = processes(CHAT, namespace, ["San Francisco", "California"], questions)
+    outputs, requests = processes(CHAT, postgres, namespace, ["San Francisco", "California"], questions)
     assert outputs == ["San Francisco\n", "California\n"]
     sent = [message["content"] for message in requests[1]["messages"]]
     assert sent == [questions[0], "San Francisco", questions[1]]
 
 
-def test_one_process_indexes_and_another_one_queries(namespace):
+def test_one_process_indexes_and_another_one_queries(postgres, namespace):
     """The example of LlamaIndex's page on vector stores, with a process for each half."""
-    outputs, requests = processes(SEARCH, namespace, ["Basel"], ["write", "read"])
+    outputs, requests = processes(SEARCH, postgres, namespace, ["Basel"], ["write", "read"])
     assert outputs == ["", "Basel\n['The opera of Oslo stands at the fjord.']\n"]
     assert "Basel has a zoo." in requests[0]["messages"][-1]["content"]

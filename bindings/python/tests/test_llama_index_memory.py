@@ -164,10 +164,10 @@ with larder.open(url, namespace=namespace) as stores:
 """
 
 
-def test_two_processes_continue_the_memory_of_an_agent(namespace):
+def test_two_processes_continue_the_memory_of_an_agent(postgres, namespace):
     """The example of LlamaIndex's page on memory, one process for each question."""
     questions = ["What city is the Golden Gate Bridge in?", "What state is it in?"]
-    outputs, requests = processes(AGENT, namespace, ["San Francisco", "California"], questions)
+    outputs, requests = processes(AGENT, postgres, namespace, ["San Francisco", "California"], questions)
     assert outputs == ["San Francisco\n", "California\n"]
     sent = [message["content"] for message in requests[1]["messages"]]
     assert sent == [questions[0], "San Francisco", questions[1]]

@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from agents import (
@@ -21,6 +18,7 @@ from agents.extensions.memory import EncryptedSession
 from agents.memory import Session, SessionSettings
 from locked import locked
 from openai import AsyncOpenAI
+from programs import output
 from responses_server import calls, responses_server, said
 
 import larder
@@ -327,27 +325,17 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_two_processes_continue_one_session(namespace):
+def test_two_processes_continue_one_session(postgres, namespace):
     """The example of the SDK's documentation, one process for each question."""
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
     with responses_server(said("San Francisco"), said("California")) as (model_url, requests):
         answers = [
-            subprocess.run(
-                [sys.executable, "-c", PROCESS, model_url, url, namespace, question],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
+            output(PROCESS, model_url, postgres, namespace, question)
             for question in ("What city is the Golden Gate Bridge in?", "What state is it in?")
         ]
     assert answers == ["San Francisco\n", "California\n"]
     texts = ["What city is the Golden Gate Bridge in?", "San Francisco", "What state is it in?"]
     sent = requests[1]["input"]
     assert [sent[0]["content"], sent[1]["content"][0]["text"], sent[2]["content"]] == texts
-    with larder.open(url, namespace=namespace) as stores:
-        stores.erase()
 
 
 @pytest.mark.parametrize(

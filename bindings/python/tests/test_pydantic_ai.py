@@ -3,11 +3,9 @@
 import asyncio
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from programs import output
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
@@ -298,27 +296,17 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_two_processes_continue_one_conversation(namespace):
+def test_two_processes_continue_one_conversation(postgres, namespace):
     """The example of PydanticAI's documentation, one process for each prompt."""
-    url = os.environ.get("LARDER_POSTGRES_URL")
-    if not url:
-        pytest.skip("LARDER_POSTGRES_URL names no Postgres; run .ci/python, which starts one")
     with responses_server(replies("San Francisco"), replies("California")) as (model_url, requests):
         answers = [
-            subprocess.run(
-                [sys.executable, "-c", PROCESS, model_url, url, namespace, question],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
+            output(PROCESS, model_url, postgres, namespace, question)
             for question in ("What city is the Golden Gate Bridge in?", "What state is it in?")
         ]
     assert answers == ["San Francisco\n", "California\n"]
     sent = json.dumps(requests[1]["input"])
     order = ["Golden Gate Bridge in?", "San Francisco", "What state"]
     assert sorted(order, key=sent.index) == order
-    with larder.open(url, namespace=namespace) as stores:
-        stores.erase()
 
 
 def test_an_agent_continues_a_stored_conversation(store):
