@@ -2,7 +2,8 @@
 //!
 //! `larder test` starts the services and sets their variables. A service without a variable, or whose backend
 //! is missing from this build, is one ignored test; with `LARDER_SERVICES=required` it fails. A service that
-//! has a variable and does not reply fails.
+//! has a variable and does not reply fails. Of a service that `LARDER_SAMPLE` names, such as `valkey,moto`, one
+//! case in three runs, and the others are ignored.
 #![allow(clippy::expect_used)]
 
 mod prefix;
@@ -55,7 +56,19 @@ fn of_service(
         let why = format!("{} is not set", service.variable);
         return absent(service.name, &why, "start it first".to_owned(), !required);
     };
-    of_url(service.name, &address, runtime, scratch, options, required)
+    let trials = of_url(service.name, &address, runtime, scratch, options, required);
+    if !sampled(service.name) {
+        return trials;
+    }
+    let one_in_three = |(index, trial): (usize, Trial)| {
+        let ignored = trial.has_ignored_flag() || index % 3 != 0;
+        trial.with_ignored_flag(ignored)
+    };
+    trials.into_iter().enumerate().map(one_in_three).collect()
+}
+
+fn sampled(service: &str) -> bool {
+    std::env::var("LARDER_SAMPLE").is_ok_and(|names| names.split(',').any(|name| name == service))
 }
 
 /// Returns the cases on the backend of a URL, or one test that says why they are missing.
