@@ -2,8 +2,10 @@
 //!
 //! `larder test` starts the services and sets their variables. A service without a variable, or whose backend
 //! is missing from this build, is one ignored test; with `LARDER_SERVICES=required` it fails. A service that
-//! has a variable and does not reply fails. Of a service that `LARDER_SAMPLE` names, such as `valkey,moto`, one
-//! case in three runs, and the others are ignored.
+//! has a variable and does not reply fails.
+//!
+//! With `LARDER_SAMPLE=3`, one case in three runs on each service, and those that the table of promises names. The
+//! others are ignored.
 #![allow(clippy::expect_used)]
 
 mod prefix;
@@ -56,19 +58,21 @@ fn of_service(
         let why = format!("{} is not set", service.variable);
         return absent(service.name, &why, "start it first".to_owned(), !required);
     };
-    let trials = of_url(service.name, &address, runtime, scratch, options, required);
-    if !sampled(service.name) {
-        return trials;
-    }
-    let one_in_three = |(index, trial): (usize, Trial)| {
-        let ignored = trial.has_ignored_flag() || index % 3 != 0;
-        trial.with_ignored_flag(ignored)
-    };
-    trials.into_iter().enumerate().map(one_in_three).collect()
+    sampled(of_url(service.name, &address, runtime, scratch, options, required))
 }
 
-fn sampled(service: &str) -> bool {
-    std::env::var("LARDER_SAMPLE").is_ok_and(|names| names.split(',').any(|name| name == service))
+/// Ignores the cases that are not in the sample.
+fn sampled(trials: Vec<Trial>) -> Vec<Trial> {
+    let Ok(every) = std::env::var("LARDER_SAMPLE") else { return trials };
+    let every: usize = every.parse().expect("LARDER_SAMPLE is a number");
+    let promises = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guide/promises.md");
+    let promises = std::fs::read_to_string(promises).expect("the table of promises");
+    let of_sample = |(index, trial): (usize, Trial)| {
+        let chosen = index % every == 0 || promises.contains(&format!("`{}`", trial.name()));
+        let ignored = trial.has_ignored_flag() || !chosen;
+        trial.with_ignored_flag(ignored)
+    };
+    trials.into_iter().enumerate().map(of_sample).collect()
 }
 
 /// Returns the cases on the backend of a URL, or one test that says why they are missing.
