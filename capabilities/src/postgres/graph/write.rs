@@ -182,12 +182,16 @@ pub(super) const ERASE: [&str; 2] = [
 ];
 
 /// Runs one step of an erasure, and returns true if more may be left.
+///
+/// A session keeps the plans of the foreign keys. One from when the table was small reads all of it for each
+/// deleted entity, so each step plans anew.
 pub(super) fn erase_step<'c>(
     connection: &'c mut PgConnection,
     namespace: &'c Namespace,
     delete: &'static str,
 ) -> BoxFuture<'c, Fallible<bool>> {
     Box::pin(async move {
+        sqlx::raw_sql("DISCARD PLANS").execute(&mut *connection).await?;
         let deleted = sqlx::query(delete)
             .bind(namespace.as_str())
             .bind(encode::length(ERASED_ROWS))
