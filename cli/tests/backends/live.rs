@@ -4,8 +4,8 @@
 //! is missing from this build, is one ignored test; with `LARDER_SERVICES=required` it fails. A service that
 //! has a variable and does not reply fails.
 //!
-//! With `LARDER_SAMPLE=3`, one case in three runs on each service, and those that the table of promises names. The
-//! others are ignored.
+//! With `LARDER_SAMPLE=3`, one case in three runs on each service, and each case in the table of promises.
+//! The others are ignored.
 #![allow(clippy::expect_used)]
 
 mod prefix;

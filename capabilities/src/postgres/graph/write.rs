@@ -183,8 +183,8 @@ pub(super) const ERASE: [&str; 2] = [
 
 /// Runs one step of an erasure, and returns true if more may be left.
 ///
-/// A session keeps the plans of the foreign keys. One from when the table was small reads all of it for each
-/// deleted entity, so each step plans anew.
+/// A session keeps the plans of the foreign keys. A plan that was made while the table was small reads all of
+/// it for each deleted entity, so each step discards the plans.
 pub(super) fn erase_step<'c>(
     connection: &'c mut PgConnection,
     namespace: &'c Namespace,
