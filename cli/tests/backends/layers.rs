@@ -13,6 +13,8 @@ use larder_conformance::{concurrent, faults, mimic, model, runner};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::sample::sampled;
+
 const LONG: Duration = Duration::from_secs(60);
 
 /// The share of the levels' full effort, enough to include each kind of operation.
@@ -59,7 +61,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let runtime = Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let runtime = Arc::new(runtime);
     let mut trials = Vec::new();
-    for url in url::behind_layers(&Registry::default(), &[], scratch.path()) {
+    let urls = url::behind_layers(&Registry::default(), &[], scratch.path());
+    for (column, url) in urls.into_iter().enumerate() {
         let (word, place) = url.split_once('+').expect("the URL has the prefix of a layer");
         // Each layer over memory; the stack of all layers over each backend.
         if word != Around::Stack.name() && !place.starts_with("memory") {
@@ -69,7 +72,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             .block_on(url::harnesses(&Registry::default(), std::slice::from_ref(&url), scratch.path()))
             .expect("it opens")
             .remove(0);
-        trials.extend(mimic::trials(&runtime, &harness, &options).expect("the backend opens"));
+        let cases = mimic::trials(&runtime, &harness, &options).expect("the backend opens");
+        trials.extend(sampled(column, cases));
         if word == Around::Stack.name() {
             trials.extend(levels(&runtime, &harness));
         }

@@ -3,9 +3,6 @@
 //! `larder test` starts the services and sets their variables. A service without a variable, or whose backend
 //! is missing from this build, is one ignored test; with `LARDER_SERVICES=required` it fails. A service that
 //! has a variable and does not reply fails.
-//!
-//! With `LARDER_SAMPLE=3`, one case in three runs on each service, and each case in the table of promises.
-//! The others are ignored.
 #![allow(clippy::expect_used)]
 
 mod prefix;
@@ -21,6 +18,8 @@ use larder_kernel::ErrorKind;
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::Runtime;
 
+use crate::sample::sampled;
+
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut arguments = arguments.clone();
     let options = RunOptions::default();
@@ -31,8 +30,8 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let runtime = Arc::new(runtime);
     let scratch = tempfile::tempdir().expect("a temporary folder");
     let mut trials = Vec::new();
-    for service in &SERVICES {
-        trials.extend(of_service(service, &runtime, scratch.path(), &options, required));
+    for (column, service) in SERVICES.iter().enumerate() {
+        trials.extend(sampled(column, of_service(service, &runtime, scratch.path(), &options, required)));
     }
     // The user exists until the tests have ended.
     let user = prefix::User::create();
@@ -58,21 +57,7 @@ fn of_service(
         let why = format!("{} is not set", service.variable);
         return absent(service.name, &why, "start it first".to_owned(), !required);
     };
-    sampled(of_url(service.name, &address, runtime, scratch, options, required))
-}
-
-/// Ignores the cases that are not in the sample.
-fn sampled(trials: Vec<Trial>) -> Vec<Trial> {
-    let Ok(every) = std::env::var("LARDER_SAMPLE") else { return trials };
-    let every: usize = every.parse().expect("LARDER_SAMPLE is a number");
-    let promises = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guide/promises.md");
-    let promises = std::fs::read_to_string(promises).expect("the table of promises");
-    let of_sample = |(index, trial): (usize, Trial)| {
-        let chosen = index % every == 0 || promises.contains(&format!("`{}`", trial.name()));
-        let ignored = trial.has_ignored_flag() || !chosen;
-        trial.with_ignored_flag(ignored)
-    };
-    trials.into_iter().enumerate().map(of_sample).collect()
+    of_url(service.name, &address, runtime, scratch, options, required)
 }
 
 /// Returns the cases on the backend of a URL, or one test that says why they are missing.

@@ -25,6 +25,7 @@ mod live;
 mod mcp;
 mod moving;
 mod operations;
+mod sample;
 #[cfg(feature = "full")]
 mod scale;
 mod transcripts;

@@ -1,0 +1,24 @@
+//! A part of the suite on each column, for runs that must be short.
+//!
+//! With `LARDER_SAMPLE=3`, one case in three runs on each column, and each case in the table of promises. The
+//! other cases are ignored. The first case differs from column to column, so three columns run every case.
+#![allow(clippy::expect_used)]
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use libtest_mimic::Trial;
+
+/// Ignores the cases of a column that are not in its sample.
+pub(crate) fn sampled(column: usize, trials: Vec<Trial>) -> Vec<Trial> {
+    let Ok(every) = std::env::var("LARDER_SAMPLE") else { return trials };
+    let every: NonZeroUsize = every.parse().expect("LARDER_SAMPLE is a number from 1");
+    let promises = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guide/promises.md");
+    let promises = std::fs::read_to_string(promises).expect("the table of promises");
+    let of_sample = |(index, trial): (usize, Trial)| {
+        let chosen = (index + column) % every == 0 || promises.contains(&format!("`{}`", trial.name()));
+        let ignored = trial.has_ignored_flag() || !chosen;
+        trial.with_ignored_flag(ignored)
+    };
+    trials.into_iter().enumerate().map(of_sample).collect()
+}
