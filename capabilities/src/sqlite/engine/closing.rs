@@ -1,5 +1,8 @@
 //! Closing: the threads finish the jobs that they have and end. The last connection to close moves the
 //! write-ahead log into the database file, so that a copy of that file is complete.
+//!
+//! The connections close one at a time. Of two that close at the same moment, each would find the other still
+//! open and leave the log to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,6 +21,15 @@ pub(super) const DROP_WAIT_MAX: Duration = Duration::from_millis(250);
 pub(super) struct Alive {
     _watched: Arc<watch::Sender<()>>,
     _waited: Sender<()>,
+    closes: Arc<Mutex<()>>,
+}
+
+impl Alive {
+    /// Drops a connection, or its owner, while no other connection of the engine closes.
+    pub(super) fn close<T>(&self, connection: T) {
+        let _alone = self.closes.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(connection);
+    }
 }
 
 /// The end of the threads, for a task and for a thread that waits. No value is ever sent: a wait ends when
@@ -31,7 +43,7 @@ pub(super) struct Threads {
 
 pub(super) fn threads() -> (Threads, Alive) {
     let ((watch_sender, watched), (sender, waited)) = (watch::channel(()), channel());
-    let alive = Alive { _watched: Arc::new(watch_sender), _waited: sender };
+    let alive = Alive { _watched: Arc::new(watch_sender), _waited: sender, closes: Arc::default() };
     (Threads { closing: Arc::default(), watched, waited: Mutex::new(waited) }, alive)
 }
 

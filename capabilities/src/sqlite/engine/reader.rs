@@ -42,7 +42,7 @@ pub(super) fn spawn(
         std::thread::Builder::new()
             .name("larder-sqlite-read".to_owned())
             .spawn(move || {
-                run(&config, &queue, opened);
+                run(&config, &queue, opened, &alive);
                 drop(alive);
             })
             .map_err(|_| no_thread())?;
@@ -59,7 +59,12 @@ pub(super) fn no_thread() -> Error {
     )
 }
 
-fn run(config: &SqliteConfig, queue: &Mutex<Receiver<ReadMessage>>, opened: oneshot::Sender<Result<()>>) {
+fn run(
+    config: &SqliteConfig,
+    queue: &Mutex<Receiver<ReadMessage>>,
+    opened: oneshot::Sender<Result<()>>,
+    alive: &Alive,
+) {
     let connection = match connection::reader(config) {
         Ok(connection) => connection,
         Err(failure) => {
@@ -71,7 +76,7 @@ fn run(config: &SqliteConfig, queue: &Mutex<Receiver<ReadMessage>>, opened: ones
     loop {
         // The lock is held during the wait: its holder is the next thread to get work.
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(ReadMessage::Job(job)) = next else { return };
+        let Ok(ReadMessage::Job(job)) = next else { return alive.close(connection) };
         // A job that panics drops its reply channel, which its caller notices; the thread continues.
         if catch_unwind(AssertUnwindSafe(|| job(&connection))).is_err() {
             end_snapshot(&connection);

@@ -55,7 +55,7 @@ pub(super) fn spawn(
         match ready {
             Ok((connection, wal, durability)) => {
                 if opened.send(Ok(durability)).is_ok() {
-                    let writer = Writer {
+                    let mut writer = Writer {
                         connection,
                         schema,
                         queue,
@@ -72,6 +72,7 @@ pub(super) fn spawn(
                         expiry_task: ExpiryTask::new(expiry, schema),
                     };
                     writer.run();
+                    alive.close(writer);
                 }
             }
             Err(failure) => {
@@ -113,7 +114,7 @@ struct Writer {
 
 impl Writer {
     /// Works until the engine is closed or its last handle is dropped, and the queue is empty.
-    fn run(mut self) {
+    fn run(&mut self) {
         let mut data_version = self.data_version();
         let mut batch = Vec::new();
         while let Some(first) = self.wait(&mut data_version) {

@@ -31,6 +31,18 @@ async fn closing_ends_every_clone_and_loses_no_write_that_was_sent() {
     assert_eq!(i64::try_from(numbers(&again).await.len()).unwrap(), kept);
 }
 
+/// Regression test: of two connections that closed at the same moment, each left the log to the other.
+#[tokio::test]
+async fn no_closing_of_many_leaves_the_log() {
+    let folder = TempDir::new().unwrap();
+    for number in 0..200 {
+        let engine = open(&folder).await;
+        add(engine.clone(), number).await.unwrap();
+        engine.close().await;
+        assert_eq!(wal_bytes(&folder), None, "closing {number}");
+    }
+}
+
 /// Regression test: a program that returned from `main` left everything in the write-ahead log.
 #[tokio::test]
 async fn dropping_the_last_handle_waits_until_the_file_is_complete() {
