@@ -1,7 +1,7 @@
 //! A part of the suite on each column, for runs that must be short.
 //!
-//! With `LARDER_SAMPLE=3`, one case in three runs on each column, and each case in the table of promises. The
-//! other cases are ignored. The first case differs from column to column, so three columns run every case.
+//! With `LARDER_SAMPLE=5`, one case in five runs on each column, and each case in the table of promises. The
+//! other cases are ignored. The first case differs from column to column, so five columns run every case.
 #![allow(clippy::expect_used)]
 
 use std::num::NonZeroUsize;
