@@ -51,6 +51,11 @@ fn levels(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>) -> Vec<Trial> {
         .collect()
 }
 
+/// Returns the name of the layer in a URL.
+fn layer(url: &str) -> &str {
+    url.split_once('+').expect("the URL has the prefix of a layer").0
+}
+
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut arguments = arguments.clone();
     // A filter over sealed messages decrypts each of them, which is slow in a test build.
@@ -61,20 +66,17 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
     let runtime = Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let runtime = Arc::new(runtime);
     let mut trials = Vec::new();
-    let urls = url::behind_layers(&Registry::default(), &[], scratch.path());
+    let mut urls = url::behind_layers(&Registry::default(), &[], scratch.path());
+    // Each layer over memory; the stack of all layers over each backend.
+    urls.retain(|url| layer(url) == Around::Stack.name() || url.contains("+memory"));
     for (column, url) in urls.into_iter().enumerate() {
-        let (word, place) = url.split_once('+').expect("the URL has the prefix of a layer");
-        // Each layer over memory; the stack of all layers over each backend.
-        if word != Around::Stack.name() && !place.starts_with("memory") {
-            continue;
-        }
         let harness = runtime
             .block_on(url::harnesses(&Registry::default(), std::slice::from_ref(&url), scratch.path()))
             .expect("it opens")
             .remove(0);
         let cases = mimic::trials(&runtime, &harness, &options).expect("the backend opens");
         trials.extend(sampled(column, cases));
-        if word == Around::Stack.name() {
+        if layer(&url) == Around::Stack.name() {
             trials.extend(levels(&runtime, &harness));
         }
     }

@@ -41,10 +41,7 @@ pub(super) fn spawn(
         let (config, queue, alive) = (Arc::clone(config), Arc::clone(&queue), alive.clone());
         std::thread::Builder::new()
             .name("larder-sqlite-read".to_owned())
-            .spawn(move || {
-                run(&config, &queue, opened, &alive);
-                drop(alive);
-            })
+            .spawn(move || run(&config, &queue, opened, &alive))
             .map_err(|_| no_thread())?;
     }
     Ok(Opening(opening))
