@@ -146,7 +146,7 @@ pub trait KeyValueStore: Store {
     ///   position of the first such write, and changes nothing.
     /// - **KV-058** The puts of a `write` and its deletions of existing keys take revisions in the order of
     ///   the writes, and the result contains exactly these revisions.
-    /// - **KV-059** No read sees a part of a `write`.
+    /// - **KV-059** No read sees a part of a `write`, and its times to live begin at one instant.
     /// - **KV-060** Of concurrent `write` calls that name one key at one revision or as absent, exactly one
     ///   succeeds, and the others fail with `Conflict`.
     /// - **KV-061** A watch delivers the changes of a `write` in the order of its writes, and when it

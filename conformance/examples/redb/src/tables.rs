@@ -165,7 +165,7 @@ impl Tables {
         let (keys, changes) = (read.open_table(KEYS)?, read.open_table(CHANGES)?);
         let generation = generation(&read.open_table(GENERATIONS)?, (namespace, bucket))?;
         let start = after.unwrap_or_default().max(prefix);
-        let mut found = Vec::new();
+        let (mut found, now) = (Vec::new(), now());
         for row in keys.range((namespace, bucket, start)..)? {
             let (row, _) = row?;
             let (of, within, key) = row.value();
@@ -175,7 +175,7 @@ impl Tables {
             if after == Some(key) {
                 continue;
             }
-            if let Some(entry) = entry(&keys, &changes, (namespace, bucket, key), now())? {
+            if let Some(entry) = entry(&keys, &changes, (namespace, bucket, key), now)? {
                 found.push(KeyRevision::new(Key::new(key)?, entry.revision.in_generation(generation)));
             }
         }
@@ -191,7 +191,7 @@ impl Tables {
     ) -> Result<Vec<BucketInfo>> {
         let read = self.database.begin_read()?;
         let (keys, changes) = (read.open_table(KEYS)?, read.open_table(CHANGES)?);
-        let mut found = Vec::new();
+        let (mut found, now) = (Vec::new(), now());
         for row in read.open_table(BUCKETS)?.range((namespace, after.unwrap_or_default())..)? {
             let (row, _) = row?;
             let (of, bucket) = row.value();
@@ -208,7 +208,7 @@ impl Tables {
                 if (of, within) != (namespace, bucket) {
                     break;
                 }
-                count += u64::from(entry(&keys, &changes, (namespace, bucket, key), now())?.is_some());
+                count += u64::from(entry(&keys, &changes, (namespace, bucket, key), now)?.is_some());
             }
             if count > 0 {
                 found.push(BucketInfo::new(BucketName::new(bucket)?, count));

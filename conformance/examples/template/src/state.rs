@@ -31,12 +31,8 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Returns the value of a key, if it exists and has not expired.
-    fn get(&self, key: &Key) -> Option<KeyValueEntry> {
-        self.get_at(key, now())
-    }
-
-    /// The same at an instant. Keys that expire together are read together (KV-054).
+    /// Returns the value of a key, if it exists and has not expired at an instant. A call that reads several
+    /// keys reads the clock once (KV-054).
     fn get_at(&self, key: &Key, now: Timestamp) -> Option<KeyValueEntry> {
         let change = self.changes.get(self.keys.get(key)?)?;
         let KeyValueEventKind::Put { value, expires_at } = &change.kind else { return None };
@@ -83,11 +79,23 @@ impl State {
                 _ => at_another_revision(OPERATION),
             });
         }
-        let expires_at = options.ttl.map(|ttl| now().saturating_add(ttl));
+        Ok(self.set(bucket, key, value, options, now()))
+    }
+
+    /// Sets a value whose time to live begins at an instant.
+    fn set(
+        &mut self,
+        bucket: &BucketName,
+        key: &Key,
+        value: Bytes,
+        options: KeyValuePutOptions,
+        now: Timestamp,
+    ) -> Revision {
+        let expires_at = options.ttl.map(|ttl| now.saturating_add(ttl));
         let bucket = self.buckets.entry(bucket.clone()).or_default();
         let revision = bucket.change(key, KeyValueEventKind::Put { value, expires_at });
         self.wake();
-        Ok(revision)
+        revision
     }
 
     /// Returns `true` if the condition of a put holds.
@@ -105,7 +113,7 @@ impl State {
         keys.iter().map(|key| bucket?.get_at(key, now)).collect()
     }
 
-    /// Evaluates every condition before the first change (KV-057).
+    /// Evaluates every condition before the first change (KV-057), and reads the clock once (KV-059).
     pub(crate) fn write(
         &mut self,
         bucket: &BucketName,
@@ -123,12 +131,11 @@ impl State {
                 return Err(KeyValueWrite::conflict(index));
             }
         }
-        let mut revisions = Vec::new();
+        let (mut revisions, now) = (Vec::new(), now());
         for KeyValueWrite { key, kind, .. } in writes {
             revisions.push(match kind {
                 KeyValueWriteKind::Put { value, options } => {
-                    let free = options.with_condition(KeyValueCondition::None);
-                    Some(self.put(bucket, &key, value, free)?)
+                    Some(self.set(bucket, &key, value, options, now))
                 }
                 _ => self.delete(bucket, &key, None)?.then(|| self.last(bucket)),
             });
@@ -172,7 +179,7 @@ impl State {
     }
 
     pub(crate) fn get(&self, bucket: &BucketName, key: &Key) -> Option<KeyValueEntry> {
-        self.buckets.get(bucket)?.get(key)
+        self.buckets.get(bucket)?.get_at(key, now())
     }
 
     pub(crate) fn delete(&mut self, bucket: &BucketName, key: &Key, at: Option<Revision>) -> Result<bool> {
@@ -199,17 +206,18 @@ impl State {
     ) -> Vec<KeyRevision> {
         let Some(bucket) = self.buckets.get(bucket) else { return Vec::new() };
         let keys = bucket.keys.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        let now = now();
         keys.filter(|(key, _)| key.as_str().starts_with(prefix))
-            .filter_map(|(key, _)| Some(KeyRevision::new(key.clone(), bucket.get(key)?.revision)))
+            .filter_map(|(key, _)| Some(KeyRevision::new(key.clone(), bucket.get_at(key, now)?.revision)))
             .take(limit)
             .collect()
     }
 
     /// Returns up to `limit` buckets that contain keys, after one.
     pub(crate) fn list_buckets(&self, after: Option<&BucketName>, limit: usize) -> Vec<BucketInfo> {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (start, now) = (after.map_or(Bound::Unbounded, Bound::Excluded), now());
         let buckets = self.buckets.range((start, Bound::Unbounded)).map(|(name, bucket)| {
-            let keys = bucket.keys.keys().filter(|key| bucket.get(key).is_some()).count();
+            let keys = bucket.keys.keys().filter(|key| bucket.get_at(key, now).is_some()).count();
             BucketInfo::new(name.clone(), keys.try_into().unwrap_or(u64::MAX))
         });
         buckets.filter(|bucket| bucket.keys > 0).take(limit).collect()

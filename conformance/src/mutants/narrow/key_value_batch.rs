@@ -39,6 +39,7 @@ wrong_stores! { KeyValue KeyValueStore over InMemoryKeyValueStore with with_key_
     a_write_names_no_position: PositionUnnamed => ["KV-057"],
     a_write_sorts_its_keys: WriteSorts => ["KV-058", "KV-061"],
     a_write_happens_in_two_halves: WriteInHalves => ["KV-054", "KV-059", "KV-061", "KV-071"],
+    a_write_reads_the_clock_for_each_key: WriteReadsClocks => ["KV-059"],
     a_write_checks_before_it_begins: WriteChecksFirst => ["KV-060"],
     a_write_forgets_keys_beyond_500: WriteCut => ["KV-062"],
     a_write_is_limited_to_8_mib: WriteOver8Mib => ["KV-062"],
@@ -171,6 +172,14 @@ impl Wrong {
         match self.defect {
             Defect::WriteIgnoresTtl => {
                 writes = with_options(writes, |options| options.with_ttl(None::<Duration>));
+            }
+            Defect::WriteReadsClocks => {
+                let middle = writes.len() / 2;
+                let later = writes.split_off(middle);
+                writes.extend(with_options(later, |options| {
+                    let ttl = options.ttl.map(|ttl| ttl + Duration::from_millis(1));
+                    options.with_ttl(ttl)
+                }));
             }
             Defect::WriteDeletesNothing => {
                 let count = writes.len();

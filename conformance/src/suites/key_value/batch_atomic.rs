@@ -1,5 +1,6 @@
 //! Writes of several keys during reads, watches and other writes: they are whole.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         case!(KeyValue, "KV-054", get_many_sees_whole_writes),
         case!(KeyValue, "KV-054", get_many_sees_keys_that_expire_together_together),
         case!(KeyValue, "KV-059", no_read_sees_a_part_of_a_write),
+        case!(KeyValue, "KV-059", the_times_to_live_of_a_write_begin_together),
         case!(KeyValue, "KV-060", one_of_concurrent_writes_at_a_revision_succeeds),
         case!(KeyValue, "KV-060", counters_kept_by_writes_lose_no_update),
         case!(KeyValue, "KV-061", a_watch_delivers_whole_writes_in_order),
@@ -139,6 +141,20 @@ async fn get_many_sees_keys_that_expire_together_together(context: Context) -> C
         expect::that(Instant::now() < deadline, "the keys to expire", there)?;
         tokio::task::yield_now().await;
     }
+}
+
+async fn the_times_to_live_of_a_write_begin_together(context: Context) -> CaseResult {
+    let store = context.key_value().await?.a;
+    let bucket = bucket("brief")?;
+    let asked: Vec<Key> =
+        (0..1_000).map(|number| key(&format!("key-{number}"))).collect::<CaseResult<_>>()?;
+    let options = KeyValuePutOptions::default().with_ttl(Duration::from_secs(600));
+    let writes = asked.iter().map(|key| KeyValueWrite::put(key.clone(), bytes("brief"), options));
+    store.write(&bucket, writes.collect()).await?;
+    let found = store.get_many(&bucket, &asked).await?.items;
+    let ends = found.iter().flatten().map(|entry| entry.expires_at);
+    let ends: BTreeSet<_> = ends.collect::<Option<_>>().unwrap_or_default();
+    expect::that(ends.len() == 1, "one instant at which all keys expire", &ends)
 }
 
 /// Two reads one after the other: the second sees the write that the first one saw, or a later one, for every
