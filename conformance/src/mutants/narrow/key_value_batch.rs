@@ -76,6 +76,17 @@ fn with_options(
     writes.into_iter().map(write).collect()
 }
 
+/// The times to live of the second half begin one millisecond later.
+fn with_two_clocks(mut writes: Vec<KeyValueWrite>) -> Vec<KeyValueWrite> {
+    let later = writes.split_off(writes.len() / 2);
+    let tick = |options: KeyValuePutOptions| {
+        let ttl = options.ttl.map(|ttl| ttl + Duration::from_millis(1));
+        options.with_ttl(ttl)
+    };
+    writes.extend(with_options(later, tick));
+    writes
+}
+
 impl Wrong {
     fn new(inner: InMemoryKeyValueStore, defect: Defect) -> Self {
         Self { inner, defect }
@@ -173,14 +184,7 @@ impl Wrong {
             Defect::WriteIgnoresTtl => {
                 writes = with_options(writes, |options| options.with_ttl(None::<Duration>));
             }
-            Defect::WriteReadsClocks => {
-                let middle = writes.len() / 2;
-                let later = writes.split_off(middle);
-                writes.extend(with_options(later, |options| {
-                    let ttl = options.ttl.map(|ttl| ttl + Duration::from_millis(1));
-                    options.with_ttl(ttl)
-                }));
-            }
+            Defect::WriteReadsClocks => writes = with_two_clocks(writes),
             Defect::WriteDeletesNothing => {
                 let count = writes.len();
                 writes.retain(|write| matches!(write.kind, KeyValueWriteKind::Put { .. }));
