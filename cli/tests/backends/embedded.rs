@@ -20,8 +20,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
         .block_on(url::harnesses(&Registry::default(), &[], scratch.path()))
         .expect("the embedded backends open");
     let mut trials = Vec::new();
-    for harness in &harnesses {
-        trials.extend(mimic::trials(&runtime, harness, &options).expect("the backend opens"));
+    for (column, harness) in harnesses.iter().enumerate() {
+        let cases = mimic::trials(&runtime, harness, &options).expect("the backend opens");
+        trials.extend(crate::sample::sampled(column, cases));
     }
     crate::groups::run("embedded", &arguments, trials)
 }

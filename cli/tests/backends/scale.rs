@@ -18,10 +18,13 @@ use larder_kernel::Namespace;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 pub(crate) fn group(arguments: &Arguments) -> bool {
-    let mut arguments = arguments.clone();
-    // Each test starts several servers.
-    arguments.test_threads.get_or_insert(2);
     let trials = vec![
+        // The slowest test begins first.
+        trial(
+            "the_suite_holds_on_partitions",
+            "LARDER_POSTGRES_URL",
+            postgres::the_suite_holds_on_partitions,
+        ),
         trial(
             "slots_move_while_clients_write",
             "LARDER_REDIS_CLUSTER_URL",
@@ -32,14 +35,9 @@ pub(crate) fn group(arguments: &Arguments) -> bool {
             "LARDER_S3_GARAGE_URL",
             garage::work_continues_after_the_loss_of_a_node,
         ),
-        trial(
-            "the_suite_holds_on_partitions",
-            "LARDER_POSTGRES_URL",
-            postgres::the_suite_holds_on_partitions,
-        ),
         trial("a_replica_shows_what_was", "LARDER_POSTGRES_URL", postgres::a_replica_shows_what_was),
     ];
-    crate::groups::run("scale", &arguments, trials)
+    crate::groups::run("scale", arguments, trials)
 }
 
 fn trial<F: Future<Output = ()>>(

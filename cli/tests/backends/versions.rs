@@ -17,12 +17,13 @@ const CLAUSES: [&str; 15] = [
 
 pub(crate) fn group(arguments: &Arguments) -> bool {
     let mut trials = vec![
-        Trial::test("embedded_backends_that_keep_versions_pass", || {
-            embedded();
-            Ok(())
-        }),
+        // The slowest test begins first.
         Trial::test("layers_over_versions_pass", || {
             layered();
+            Ok(())
+        }),
+        Trial::test("embedded_backends_that_keep_versions_pass", || {
+            embedded();
             Ok(())
         }),
         Trial::test("copies_and_archives_have_the_current_blobs_only", || {
