@@ -23,13 +23,15 @@ use tree::Tree;
 
 /// The packages by their folders, the lowest first. A package may depend on the packages before it in this
 /// list.
-const PACKAGES: [(&str, &str); 7] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("kernel", "larder-kernel"),
     ("agents", "larder-agents"),
     ("capabilities", "larder-capabilities"),
     (".", "larder"),
     ("conformance", "larder-conformance"),
+    ("conformance/examples/third-party", "third-party"),
     ("cli", "larder-cli"),
+    ("conformance/examples/redb", "larder-redb"),
     ("bench", "larder-bench"),
 ];
 
