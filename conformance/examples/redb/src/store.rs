@@ -9,12 +9,12 @@ use larder::storage::key_value::{
     check_get_many, check_list, check_list_entries, check_put, check_write, entries_page, many_page,
 };
 use larder::{
-    BucketInfo, BucketName, Capabilities, Durability, Error, ErrorKind, Key, KeyRevision, KeyValueEntry,
-    KeyValueEvents, KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, Namespace,
-    OptionSet, Page, PageRequest, PrefixDeletion, RequestOption, Result, Revision, Store,
+    BucketInfo, BucketName, Capabilities, Durability, Key, KeyRevision, KeyValueEntry, KeyValueEvents,
+    KeyValueItem, KeyValuePutOptions, KeyValueQuery, KeyValueStore, KeyValueWrite, Namespace, OptionSet,
+    Page, PageRequest, PrefixDeletion, RequestOption, Result, Revision, Store,
 };
 
-use crate::tables::{Failure, Tables};
+use crate::tables::{Failure, Tables, run};
 use crate::watch;
 
 /// The key-value store of one namespace of a file.
@@ -37,20 +37,6 @@ impl RedbKeyValueStore {
     ) -> Result<T> {
         let (tables, namespace) = (Arc::clone(&self.tables), self.namespace.clone());
         run(operation, move || work(&tables, namespace.as_str())).await
-    }
-}
-
-pub(crate) async fn run<T: Send + 'static>(
-    operation: &'static str,
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(Failure::Refused(error))) => Err(error),
-        Ok(Err(Failure::Database(error))) => {
-            Err(Error::new(ErrorKind::Unavailable, operation, "the database failed").with_source(error))
-        }
-        Err(_) => Err(Error::new(ErrorKind::Unexpected, operation, "the task ended")),
     }
 }
 

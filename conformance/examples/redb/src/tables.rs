@@ -318,6 +318,21 @@ fn record(
     Ok(Revision::new(revision))
 }
 
+/// Runs work on a thread that may block.
+pub(crate) async fn run<T: Send + 'static>(
+    operation: &'static str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> larder::Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(Failure::Refused(error))) => Err(error),
+        Ok(Err(Failure::Database(error))) => {
+            Err(Error::new(ErrorKind::Unavailable, operation, "the database failed").with_source(error))
+        }
+        Err(_) => Err(Error::new(ErrorKind::Unexpected, operation, "the task ended")),
+    }
+}
+
 fn instant(micros: Option<i64>) -> std::result::Result<Option<Timestamp>, Error> {
     micros.map(Timestamp::from_micros).transpose()
 }

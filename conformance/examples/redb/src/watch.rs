@@ -7,8 +7,7 @@ use futures_util::stream::{StreamExt, unfold};
 use larder::{BucketName, Error, ErrorKind, KeyValueEvent, KeyValueEvents, Namespace, Result, Revision};
 use tokio::sync::watch::Receiver;
 
-use crate::store::run;
-use crate::tables::Tables;
+use crate::tables::{Tables, run};
 
 const OPERATION: &str = "key_value.watch";
 
