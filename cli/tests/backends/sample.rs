@@ -9,10 +9,15 @@ use std::path::Path;
 
 use libtest_mimic::Trial;
 
+/// Returns the number in `LARDER_SAMPLE`: one case in so many runs. Without it, every case runs.
+pub(crate) fn every() -> NonZeroUsize {
+    let every = std::env::var("LARDER_SAMPLE").unwrap_or_else(|_| "1".to_owned());
+    every.parse().expect("LARDER_SAMPLE is a number from 1")
+}
+
 /// Ignores the cases of a column that are not in its sample.
 pub(crate) fn sampled(column: usize, trials: Vec<Trial>) -> Vec<Trial> {
-    let Ok(every) = std::env::var("LARDER_SAMPLE") else { return trials };
-    let every: NonZeroUsize = every.parse().expect("LARDER_SAMPLE is a number from 1");
+    let every = every();
     let promises = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guide/promises.md");
     let promises = std::fs::read_to_string(promises).expect("the table of promises");
     let of_sample = |(index, trial): (usize, Trial)| {
