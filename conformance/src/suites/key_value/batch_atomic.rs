@@ -126,10 +126,7 @@ async fn get_many_sees_whole_writes(context: Context) -> CaseResult {
 async fn get_many_sees_keys_that_expire_together_together(context: Context) -> CaseResult {
     let Handles { a, b } = context.key_value().await?;
     let bucket = bucket("brief")?;
-    let asked: Vec<Key> = (0..200).map(|number| key(&format!("key-{number}"))).collect::<CaseResult<_>>()?;
-    let options = KeyValuePutOptions::default().with_ttl(TTL);
-    let writes = asked.iter().map(|key| KeyValueWrite::put(key.clone(), bytes("brief"), options));
-    a.write(&bucket, writes.collect()).await?;
+    let asked = write_for(TTL, 200, &*a, &bucket).await?;
     let deadline = Instant::now() + 10 * TTL;
     loop {
         let found = b.get_many(&bucket, &asked).await?.items;
@@ -143,14 +140,24 @@ async fn get_many_sees_keys_that_expire_together_together(context: Context) -> C
     }
 }
 
+/// Writes a number of keys with a time to live in one call, and returns them.
+async fn write_for(
+    ttl: Duration,
+    count: usize,
+    store: &dyn KeyValueStore,
+    bucket: &BucketName,
+) -> CaseResult<Vec<Key>> {
+    let keys: Vec<Key> = (0..count).map(|number| key(&format!("key-{number}"))).collect::<CaseResult<_>>()?;
+    let options = KeyValuePutOptions::default().with_ttl(ttl);
+    let writes = keys.iter().map(|key| KeyValueWrite::put(key.clone(), bytes("brief"), options));
+    store.write(bucket, writes.collect()).await?;
+    Ok(keys)
+}
+
 async fn the_times_to_live_of_a_write_begin_together(context: Context) -> CaseResult {
     let store = context.key_value().await?.a;
     let bucket = bucket("brief")?;
-    let asked: Vec<Key> =
-        (0..1_000).map(|number| key(&format!("key-{number}"))).collect::<CaseResult<_>>()?;
-    let options = KeyValuePutOptions::default().with_ttl(Duration::from_secs(600));
-    let writes = asked.iter().map(|key| KeyValueWrite::put(key.clone(), bytes("brief"), options));
-    store.write(&bucket, writes.collect()).await?;
+    let asked = write_for(Duration::from_secs(600), 1_000, &*store, &bucket).await?;
     let found = store.get_many(&bucket, &asked).await?.items;
     let ends = found.iter().flatten().map(|entry| entry.expires_at);
     let ends: BTreeSet<_> = ends.collect::<Option<_>>().unwrap_or_default();
